@@ -1,0 +1,511 @@
+// Package log keeps partitions on disk, in Kafka's files: what Kafka wrote opens here, and what
+// is written here opens there.
+//
+//	manager.go dirs.go meta.go    the log directories and the partitions in them
+//	load.go recover.go            what a start does: after a clean stop, after a crash
+//	tasks.go retention.go         what happens by itself: one goroutine for all partitions
+//	log.go append.go read.go      one partition; lookup.go, truncate.go, flush.go
+//	segment.go index.go scan.go   one file of entries with its indexes
+//	producers.go snapshot.go txnindex.go epochs.go   what goes along with the records
+//	checkpoint.go names.go        small files and names, as Kafka writes them
+//
+// # What holds
+//
+// A writer holds its log's lock for one write of its bytes. Readers take an immutable list of
+// segments, the sizes and the end from atomics, and never wait for a writer.
+//
+// Appended bytes are in the page cache when Append returns, so that the end of this process
+// loses nothing that was acknowledged. The end of the system loses what no Flush covered; see
+// flusher for what it makes durable and when. At a start everything below the recovery point
+// is taken to be there; if it is not, the partition stays offline and says where the damage is.
+// What lies behind it is checked batch by batch, and cut at the last whole one.
+//
+// # Locks, outermost first
+//
+// Manager.creating, Log.mu, dir.saved, Manager.mu, segment.checking, slot.mu, segment.imu and
+// fileCache.mu. epochs.mu, flusher.mu and waker.mu are taken last. No lock is held across an fsync,
+// but that of a log across a truncation's and dir.saved across its own file's.
+package log
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"ottla/log/vfs"
+)
+
+// ManagerOptions say where the logs are and how they are kept.
+type ManagerOptions struct {
+	FS        vfs.FS   // nil: the operating system's
+	Dirs      []string // the log directories, for LockDirs
+	Locked    *Dirs    // or those that LockDirs gave; the manager closes them
+	BrokerID  int32
+	ClusterID string
+
+	TopicOptions func(topic string) *Options // nil: Kafka's defaults. Called at each decision.
+	Now          func() time.Time            // nil: time.Now
+	Logger       *slog.Logger
+	Registerer   prometheus.Registerer // nil: nothing is registered
+
+	RecoveryThreads int // num.recovery.threads.per.data.dir, of all directories together; 0: one a core
+	MaxOpenFiles    int // descriptors that may be open under load; 0: a quarter of what the process may have
+
+	// Zero stands for Kafka's default; less than zero for never.
+	RetentionCheck      time.Duration // log.retention.check.interval.ms, 5 min
+	FlushScheduler      time.Duration // log.flush.scheduler.interval.ms, never
+	FlushCheckpoint     time.Duration // log.flush.offset.checkpoint.interval.ms, 1 min
+	StartCheckpoint     time.Duration // log.flush.start.offset.checkpoint.interval.ms, 1 min
+	WatermarkCheckpoint time.Duration // replica.high.watermark.checkpoint.interval.ms, 5 s
+	InitialTaskDelay    time.Duration // log.initial.task.delay.ms, 30 s
+	ProducerExpiry      time.Duration // producer.id.expiration.ms, 1 day
+	ProducerExpiryCheck time.Duration // producer.id.expiration.check.interval.ms, 10 min
+
+	// OnDirFailure is told of each directory that goes offline, on the manager's goroutine.
+	OnDirFailure func(path string, err error)
+}
+
+// Manager holds all logs of one broker.
+type Manager struct {
+	opts    ManagerOptions
+	fs      vfs.FS
+	logger  *slog.Logger
+	metrics *metrics
+	files   fileCache
+	dirs    []*dir
+
+	creating sync.Mutex // held by whoever makes or deletes a log
+
+	mu     sync.RWMutex
+	logs   map[key]*Log // guarded by mu
+	closed atomic.Bool
+
+	tasks tasks
+}
+
+// OpenManager takes over the directories and writes meta.properties where it is missing. The
+// logs that are there are opened by Load. ErrMeta: a directory belongs to another broker or
+// cluster; the error names both.
+func OpenManager(o ManagerOptions) (*Manager, error) {
+	if o.FS == nil {
+		o.FS = vfs.OS()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.RecoveryThreads <= 0 {
+		o.RecoveryThreads = runtime.GOMAXPROCS(0)
+	}
+	if o.MaxOpenFiles <= 0 {
+		o.MaxOpenFiles = openFiles()
+	}
+	for _, d := range []struct {
+		of *time.Duration
+		is time.Duration
+	}{
+		{&o.RetentionCheck, 5 * time.Minute}, {&o.FlushScheduler, -1}, {&o.FlushCheckpoint, time.Minute},
+		{&o.StartCheckpoint, time.Minute}, {&o.WatermarkCheckpoint, 5 * time.Second},
+		{&o.InitialTaskDelay, 30 * time.Second}, {&o.ProducerExpiry, 24 * time.Hour}, {&o.ProducerExpiryCheck, 10 * time.Minute},
+	} {
+		if *d.of == 0 {
+			*d.of = d.is
+		}
+	}
+	locked := o.Locked
+	if locked == nil {
+		var err error
+		if locked, err = LockDirs(o.FS, o.Dirs); err != nil {
+			return nil, err
+		}
+	}
+	m := &Manager{opts: o, fs: o.FS, logger: o.Logger, dirs: locked.list, logs: map[key]*Log{}}
+	m.files = fileCache{fs: o.FS, max: o.MaxOpenFiles}
+	m.metrics = newMetrics(o.Registerer, m)
+	for _, d := range m.dirs {
+		d.m = m
+		if d.failed() != nil {
+			m.logger.Error("log directory is offline", "dir", d.path, "err", d.failed())
+			continue
+		}
+		if err := d.claim(o.BrokerID, o.ClusterID); errors.Is(err, ErrMeta) {
+			m.metrics.unregister()
+			locked.Close()
+			return nil, err
+		} else if err != nil {
+			d.fail(fmt.Errorf("write %s: %w", metaFile, err))
+		}
+	}
+	m.startTasks()
+	return m, nil
+}
+
+// openFiles is a share of the descriptors that this process may have.
+func openFiles() int {
+	const least, most = 128, 4096
+	return min(max(descriptorLimit()/4, least), most)
+}
+
+func (m *Manager) options(topic string) *Options {
+	if m.opts.TopicOptions != nil {
+		if o := m.opts.TopicOptions(topic); o != nil {
+			return o
+		}
+	}
+	return &defaults
+}
+
+func (m *Manager) nowMs() int64 { return m.opts.Now().UnixMilli() }
+
+// jitter is what a new segment takes off segment.ms, so that not all roll at once.
+func (m *Manager) jitter(o *Options) int64 {
+	if n := min(o.SegmentJitterMs, o.SegmentMs); n > 0 {
+		return rand.Int64N(n)
+	}
+	return 0
+}
+
+// Log returns a partition's log, nil if there is none. One whose files are damaged or whose
+// directory is offline is there and answers ErrStorage.
+func (m *Manager) Log(topic string, p int32) *Log {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.logs[key{topic, p}]
+}
+
+// Logs are all logs, in no order.
+func (m *Manager) Logs() iter.Seq[*Log] { return slices.Values(m.snapshot()) }
+
+func (m *Manager) snapshot() []*Log {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	list := make([]*Log, 0, len(m.logs))
+	for _, l := range m.logs {
+		list = append(list, l)
+	}
+	return list
+}
+
+// Create returns a partition's log and makes it, in the directory with the fewest, if there is
+// none. ErrTopicID: the one that is there belongs to another topic of the same name, deleted
+// meanwhile; the error names both ids. ErrStorage: it cannot be used.
+func (m *Manager) Create(topic string, p int32, id [16]byte) (*Log, error) {
+	m.creating.Lock()
+	defer m.creating.Unlock()
+	if m.closed.Load() {
+		return nil, ErrClosed
+	}
+	l := m.Log(topic, p)
+	if l == nil {
+		if !validTopic(topic) || p < 0 {
+			return nil, fmt.Errorf("%q partition %d: not a name that Kafka allows", topic, p)
+		}
+		var err error
+		if l, err = m.open(topic, p); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.usable(); err != nil {
+		return l, err
+	}
+	return l, l.claim(id)
+}
+
+// open loads a partition that Load was not asked for, or makes a new one.
+func (m *Manager) open(topic string, p int32) (*Log, error) {
+	k := key{topic, p}
+	for _, d := range m.dirs {
+		if d.failed() == nil && d.unskip(k) {
+			return m.add(m.loadLog(d, topic, p)), nil
+		}
+	}
+	d := m.emptiest()
+	if d == nil {
+		return nil, fmt.Errorf("create %s: no log directory works: %w", dirName(topic, p), ErrStorage)
+	}
+	l := newLog(m, d, topic, p)
+	if err := m.fs.MkdirAll(l.path(""), 0o755); err != nil {
+		return nil, l.writeFailed("create", err)
+	}
+	d.names.changed.Add(1)
+	l.flush.names.Store(true)
+	l.setSegments([]*segment{newSegment(l, 0)})
+	d.pointsMoved.Store(true)
+	d.watermarksMoved.Store(true)
+	return m.add(l), nil
+}
+
+func (m *Manager) add(l *Log) *Log {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.logs[key{l.topic, l.partition}] = l
+	return l
+}
+
+// emptiest is the working directory with the fewest partitions.
+func (m *Manager) emptiest() *dir {
+	if len(m.dirs) == 1 {
+		if d := m.dirs[0]; d.failed() == nil {
+			return d
+		}
+		return nil
+	}
+	count := map[*dir]int{}
+	for _, l := range m.snapshot() {
+		count[l.dir]++
+	}
+	var best *dir
+	for _, d := range m.dirs {
+		if d.failed() == nil && (best == nil || count[d] < count[best]) {
+			best = d
+		}
+	}
+	return best
+}
+
+// claim makes the id the log's own, if it has none.
+func (l *Log) claim(id [16]byte) error {
+	var none [16]byte
+	switch have := l.TopicID(); {
+	case id == none || have == id:
+		return nil
+	case have != none:
+		return fmt.Errorf("%s: it is of topic id %s, not %s: %w", l.path(""), uuid(have), uuid(id), ErrTopicID)
+	}
+	if err := writeFile(l.m.fs, l.path(partitionFile), formatPartitionFile(id), false); err != nil {
+		return l.writeFailed("write "+partitionFile, err)
+	}
+	l.flush.file.Store(true)
+	l.flush.names.Store(true)
+	l.id.Store(&id)
+	return nil
+}
+
+// Delete ends a log. Its directory is renamed at once, and removed after file.delete.delay.ms.
+// A partition that is not there is deleted already.
+func (m *Manager) Delete(topic string, p int32) error {
+	m.creating.Lock()
+	defer m.creating.Unlock()
+	l := m.Log(topic, p)
+	if l == nil {
+		return nil
+	}
+	if err := l.dir.failed(); err != nil {
+		return err
+	}
+	gone := fmt.Errorf("%s: deleted: %w", l, ErrClosed)
+	l.mu.Lock()
+	l.closed = true
+	l.fault.Store(&gone)
+	old, name := l.path(""), deletedDirName(topic, p)
+	err := m.fs.Rename(filepath.Clean(old), l.dir.file(name))
+	if err == nil {
+		l.name.Store(&name)
+	}
+	l.mu.Unlock()
+	l.wake.all()
+	if err != nil {
+		return l.writeFailed("delete", err)
+	}
+	l.dir.names.changed.Add(1)
+	m.mu.Lock()
+	delete(m.logs, key{topic, p})
+	m.mu.Unlock()
+	l.dir.forget(key{topic, p})
+	for _, s := range l.segments() {
+		s.closeFiles()
+	}
+	m.removeDirLater(l.dir, name, l.options().FileDeleteDelayMs)
+	return nil
+}
+
+func (m *Manager) removeDirLater(d *dir, name string, delayMs int64) {
+	m.later(time.Duration(delayMs)*time.Millisecond, func() error {
+		if err := m.fs.RemoveAll(d.file(name)); err != nil {
+			return fmt.Errorf("remove a deleted partition: %w", err)
+		}
+		return nil
+	})
+}
+
+// DirState is what DescribeLogDirs tells of a directory.
+type DirState struct {
+	Path          string
+	Err           error // why it is offline, an ErrStorage
+	Total, Usable int64 // bytes of its file system, -1 if that is not known
+}
+
+// Dirs describes the directories, in the order in which they were given.
+func (m *Manager) Dirs() []DirState {
+	list := make([]DirState, len(m.dirs))
+	for i, d := range m.dirs {
+		list[i] = DirState{Path: d.path, Err: d.failed(), Total: -1, Usable: -1}
+		if list[i].Err == nil {
+			if total, usable, err := m.fs.Space(d.path); err == nil {
+				list[i].Total, list[i].Usable = total, usable
+			}
+		}
+	}
+	return list
+}
+
+// Close makes everything durable, writes the checkpoints and the mark of a clean stop, and
+// gives up the directories. It is not called at the same time as Create or Delete.
+func (m *Manager) Close() error {
+	m.creating.Lock()
+	defer m.creating.Unlock()
+	if m.closed.Swap(true) {
+		return nil
+	}
+	m.stopTasks()
+	var failed error
+	for _, d := range m.dirs {
+		if d.lock == nil {
+			continue
+		}
+		if err := d.failed(); err == nil {
+			failed = errors.Join(failed, m.closeDir(d))
+		}
+		failed = errors.Join(failed, d.lock.Close())
+		d.lock = nil
+	}
+	m.metrics.unregister()
+	return failed
+}
+
+// closeDir closes the logs of one directory. The mark is left out if anything went wrong, and
+// while a damaged partition is there that nobody has checked.
+func (m *Manager) closeDir(d *dir) error {
+	logs := slices.DeleteFunc(m.snapshot(), func(l *Log) bool { return l.dir != d })
+	const many = 32 // from here on one sync of the file system costs less than those of files
+	dirty, damaged := 0, false
+	for _, l := range logs {
+		if _, epochs := l.epochs.unwritten(l.End()); epochs || l.Flushed() < l.End() {
+			dirty++
+		}
+		damaged = damaged || l.fault.Load() != nil
+	}
+	failed := m.each(logs, func(l *Log) error { return l.finish(dirty > many) })
+	synced := false
+	if failed == nil && dirty > many {
+		var err error
+		if synced, err = vfs.SyncAll(m.fs, d.path); err != nil {
+			d.fail(err)
+			failed = d.failed()
+		}
+	}
+	if failed == nil {
+		failed = m.each(logs, func(l *Log) error { return l.settle(synced) })
+	}
+	for _, l := range logs {
+		l.shut()
+	}
+	if failed == nil {
+		failed = errors.Join(d.savePoints(), d.saveStarts(), d.saveWatermarks())
+	}
+	if failed != nil || damaged || !d.clean && len(d.skipped) > 0 {
+		return failed
+	}
+	if err := writeFile(m.fs, d.file(cleanFile), []byte(`{"version":0,"brokerEpoch":-1}`), true); err != nil {
+		return err
+	}
+	return m.fs.SyncDir(d.path)
+}
+
+// each calls f for all logs on RecoveryThreads goroutines and waits for them.
+func (m *Manager) each(logs []*Log, f func(*Log) error) error {
+	var next atomic.Int64
+	var mu sync.Mutex
+	var failed error
+	var wg sync.WaitGroup
+	for range min(m.opts.RecoveryThreads, len(logs)) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(logs) {
+					return
+				}
+				if err := f(logs[i]); err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return failed
+}
+
+// finish brings a log's files into the form of a clean stop and refuses everything from then
+// on. With unsynced the leader epochs are written too, for a sync of the whole file system.
+func (l *Log) finish(unsynced bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	if l.usable() != nil {
+		return nil
+	}
+	s := l.active()
+	if s.size.Load() > 0 && s.checked.Load() { // or it was not touched since the start
+		if err := s.finish(); err != nil {
+			return l.writeFailed("close a segment", err)
+		}
+	}
+	if l.end.Load() > l.segments()[0].base {
+		if err := l.snapshotLocked(l.end.Load()); err != nil {
+			return l.writeFailed("write a producer snapshot", err)
+		}
+	}
+	if list, ok := l.epochs.unwritten(l.end.Load()); ok && unsynced {
+		tmp := l.path(epochFile) + temporarySuffix
+		err := writeFile(l.m.fs, tmp, formatEpochs(list), false)
+		if err == nil {
+			err = l.m.fs.Rename(tmp, l.path(epochFile))
+		}
+		if err != nil {
+			return l.writeFailed("write "+epochFile, err)
+		}
+	}
+	return nil
+}
+
+// settle makes a finished log durable, unless synced says that it is.
+func (l *Log) settle(synced bool) error {
+	if l.usable() != nil {
+		return nil
+	}
+	if !synced && l.unsynced() {
+		if _, err := l.sync(); err != nil {
+			return err
+		}
+	}
+	l.flush.point.Store(l.end.Load())
+	l.dir.pointsMoved.Store(true)
+	return nil
+}
+
+// shut makes the log answer ErrClosed and gives up its files.
+func (l *Log) shut() {
+	closed := fmt.Errorf("%s: %w", l, ErrClosed)
+	l.fault.CompareAndSwap(nil, &closed)
+	l.wake.all()
+	for _, s := range l.segments() {
+		s.closeFiles()
+	}
+}

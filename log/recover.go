@@ -1,0 +1,789 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"ottla/protocol/record"
+)
+
+// smallSegment is up to where a segment is walked whole at a start, which costs less than to
+// open its indexes; largeSegment is from where a recovery uses them to skip what was flushed.
+const (
+	smallSegment = 64 << 10
+	largeSegment = 1 << 20
+)
+
+// loader opens one log.
+type loader struct {
+	l     *Log
+	names map[string]bool // files of the directory
+	list  []*segment
+	point int64 // what lies below was flushed
+
+	producers int64 // the state of the producers is that at this offset, and follows the walk
+}
+
+// load opens the log (Kafka's LogLoader). After a clean stop the recovery point is the log's
+// end, and only that is looked at. Otherwise everything behind the recovery point is read and
+// its checksums compared; the log is cut at the first entry that is not whole. What is wrong
+// before the recovery point was there once and is damage.
+func (l *Log) load(point int64, known bool, start, high int64) error {
+	ld := &loader{l: l, point: point}
+	if err := ld.files(); err != nil {
+		return err
+	}
+	if err := ld.identity(); err != nil {
+		return err
+	}
+	if len(ld.list) == 0 {
+		if point > start {
+			return &Damage{l.path(""), -1, fmt.Sprintf("no segments, but everything below offset %d was flushed", point)}
+		}
+		ld.list = []*segment{newSegment(l, start)}
+	}
+	l.setSegments(ld.list)
+	if err := ld.indexes(); err != nil {
+		return err
+	}
+	epochsKnown, err := ld.epochs()
+	if err != nil {
+		return err
+	}
+
+	end, clean := int64(0), false
+	if l.dir.clean {
+		if end, clean, err = ld.quick(known); err != nil {
+			return err
+		}
+	}
+	if clean {
+		ld.point = end
+	} else if end, err = ld.recover(); err != nil {
+		return err
+	}
+	if end < point {
+		s := l.active()
+		return &Damage{s.path(logSuffix), s.size.Load(), fmt.Sprintf("the log ends at offset %d, but everything below %d was flushed", end, point)}
+	}
+	first := ld.list[0].base
+	if end < start {
+		// The log start is above what a crash has left.
+		if err := l.restart(start); err != nil {
+			return err
+		}
+		first, end = start, start
+	}
+	l.start.Store(max(start, first))
+	l.end.Store(end)
+	if clean {
+		if err := ld.loadProducers(end, true); err != nil {
+			return err
+		}
+	}
+	if !epochsKnown {
+		if err := ld.rebuildEpochs(); err != nil {
+			return err
+		}
+	}
+	l.epochs.truncateEnd(end)
+	l.epochs.truncateStart(l.start.Load())
+	l.flush.point.Store(min(ld.point, end))
+	l.flush.last.Store(l.m.nowMs())
+	l.high.Store(max(min(high, end), l.start.Load()))
+	l.state.decided(l.high.Load())
+	l.first.Store(l.state.firstUnstable())
+	l.dir.pointsMoved.Store(true)
+	return ld.straySnapshots(end)
+}
+
+// files lists the directory, undoes or finishes what was under way, and finds the segments.
+func (ld *loader) files() error {
+	l := ld.l
+	if err := ld.read(); err != nil {
+		return err
+	}
+	if err := ld.swaps(); err != nil {
+		return err
+	}
+	var bases []int64
+	for name := range ld.names {
+		base, suffix, ok := parseOffsetName(name)
+		switch {
+		case !ok:
+		case suffix == logSuffix:
+			bases = append(bases, base)
+		case suffix == snapshotSuffix:
+			l.state.snapshot = append(l.state.snapshot, base)
+		case suffix == indexSuffix || suffix == timeSuffix || suffix == txnSuffix:
+			if !ld.names[offsetName(base, logSuffix)] {
+				if err := ld.remove(name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	slices.Sort(bases)
+	slices.Sort(l.state.snapshot)
+	for _, base := range bases {
+		s := newSegment(l, base)
+		info, err := l.m.fs.Stat(s.path(logSuffix))
+		if err != nil {
+			return err
+		}
+		s.size.Store(info.Size())
+		if ld.names[offsetName(base, txnSuffix)] {
+			info, err := l.m.fs.Stat(s.path(txnSuffix))
+			if err != nil {
+				return err
+			}
+			s.txn.Store(info.Size() / abortedBytes * abortedBytes)
+		}
+		ld.list = append(ld.list, s)
+	}
+	return nil
+}
+
+func (ld *loader) read() error {
+	entries, err := ld.l.m.fs.ReadDir(ld.l.path(""))
+	if err != nil {
+		return err
+	}
+	ld.names = make(map[string]bool, len(entries))
+	for _, e := range entries {
+		if !e.IsDir() {
+			ld.names[e.Name()] = true
+		}
+	}
+	return nil
+}
+
+func (ld *loader) remove(name string) error {
+	delete(ld.names, name)
+	if err := ld.l.m.fs.Remove(ld.l.path(name)); err != nil && !notExist(err) {
+		return ld.l.writeFailed("remove "+name, err)
+	}
+	ld.l.flush.names.Store(true)
+	return nil
+}
+
+// swaps deals with what compaction leaves when it is interrupted. A .cleaned file is not whole
+// and goes, and so do .swap files from its offset on, of a split that was not whole. The other
+// .swap files are: they replace the segments whose offsets they cover.
+func (ld *loader) swaps() error {
+	l := ld.l
+	cleaned := int64(-1)
+	var swaps []string
+	for name := range ld.names {
+		base, suffix, ok := parseOffsetName(strings.TrimSuffix(name, deletedSuffix))
+		switch {
+		case strings.HasSuffix(name, deletedSuffix) && ok, name == epochFile+temporarySuffix, name == partitionFile+temporarySuffix:
+			if err := ld.remove(name); err != nil {
+				return err
+			}
+		case ok && strings.HasSuffix(suffix, cleanedSuffix):
+			if cleaned < 0 || base < cleaned {
+				cleaned = base
+			}
+			if err := ld.remove(name); err != nil {
+				return err
+			}
+		case ok && strings.HasSuffix(suffix, swapSuffix):
+			swaps = append(swaps, name)
+		}
+	}
+	from, to := int64(-1), int64(-1)
+	var valid []string
+	for _, name := range swaps {
+		base, suffix, _ := parseOffsetName(name)
+		if cleaned >= 0 && base >= cleaned {
+			if err := ld.remove(name); err != nil {
+				return err
+			}
+			continue
+		}
+		valid = append(valid, name)
+		if suffix != logSuffix+swapSuffix {
+			continue
+		}
+		next, err := ld.nextOffset(name, base)
+		if err != nil {
+			return err
+		}
+		if from < 0 || base < from {
+			from = base
+		}
+		to = max(to, next)
+	}
+	if from >= 0 {
+		for name := range ld.names {
+			base, suffix, ok := parseOffsetName(name)
+			if ok && slices.Contains(segmentSuffixes[:], suffix) && base >= from && base < to {
+				if err := ld.remove(name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, name := range valid {
+		to := strings.TrimSuffix(name, swapSuffix)
+		if err := l.m.fs.Rename(l.path(name), l.path(to)); err != nil {
+			return l.writeFailed("rename "+name, err)
+		}
+		delete(ld.names, name)
+		ld.names[to] = true
+		l.flush.names.Store(true)
+	}
+	return nil
+}
+
+// nextOffset is the offset after the last entry of a file.
+func (ld *loader) nextOffset(name string, base int64) (int64, error) {
+	f, err := ld.l.m.fs.OpenFile(ld.l.path(name), 0, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return 0, err
+	}
+	sc := scanner{f: f, end: size, buf: make([]byte, walkBytes)}
+	for err = sc.next(); err == nil; err = sc.next() {
+		base = max(base, sc.head.NextOffset())
+	}
+	if err != io.EOF && !torn(err) {
+		return 0, err
+	}
+	return base, nil
+}
+
+// identity reads partition.metadata. One that is empty was not durable yet; it is written anew
+// when somebody says what it has to be.
+func (ld *loader) identity() error {
+	if !ld.names[partitionFile] {
+		return nil
+	}
+	name := ld.l.path(partitionFile)
+	data, err := readFile(ld.l.m.fs, name)
+	if err != nil {
+		return err
+	}
+	id, err := parsePartitionFile(data)
+	if err == nil {
+		ld.l.id.Store(&id)
+		return nil
+	}
+	if len(strings.Trim(string(data), "\x00")) == 0 || !ld.l.dir.clean && ld.point == 0 {
+		return ld.remove(partitionFile)
+	}
+	return &Damage{name, -1, err.Error()}
+}
+
+// indexes makes the indexes of closed segments that have none.
+func (ld *loader) indexes() error {
+	for i, s := range ld.list {
+		if i == len(ld.list)-1 && !ld.l.dir.clean || s.size.Load() == 0 {
+			continue
+		}
+		if ld.names[offsetName(s.base, indexSuffix)] && ld.names[offsetName(s.base, timeSuffix)] {
+			continue
+		}
+		if i < len(ld.list)-1 && ld.list[i+1].base > ld.point && !ld.l.dir.clean {
+			continue // recovery does
+		}
+		if err := s.ensure(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// epochs reads leader-epoch-checkpoint. known is false if there should be one and it cannot be
+// read: then the batches say it.
+func (ld *loader) epochs() (known bool, err error) {
+	l := ld.l
+	if !ld.names[epochFile] {
+		return l.dir.clean || ld.point <= ld.list[0].base, nil
+	}
+	data, err := readFile(l.m.fs, l.path(epochFile))
+	if err != nil {
+		return false, err
+	}
+	list, err := parseEpochs(data)
+	if err != nil || len(data) == 0 && ld.point > ld.list[0].base {
+		l.m.logger.Warn("reading the leader epochs from the batches", "file", l.path(epochFile), "err", err)
+		return false, nil
+	}
+	l.epochs.list, l.epochs.written = list, slices.Clone(list)
+	return true, nil
+}
+
+// quick finds the end of a log that was stopped cleanly: the last segment's entries follow one
+// another up to the end of the file, and that is the recovery point. ok is false if they do
+// not, or if it is not; then the log is recovered.
+func (ld *loader) quick(known bool) (end int64, ok bool, err error) {
+	s := ld.list[len(ld.list)-1]
+	size := s.size.Load()
+	if size == 0 {
+		return s.base, !known || s.base == ld.point, nil
+	}
+	pos := int64(0)
+	if size > smallSegment {
+		if pos, err = s.position(1<<63 - 1); err != nil {
+			return 0, false, err
+		}
+	}
+	h, err := s.get(logData, 0)
+	if err != nil {
+		return 0, false, err
+	}
+	defer h.release()
+	defer s.closeFiles()
+	buf := lookupBuffers.Get().(*[lookupBytes]byte)
+	defer lookupBuffers.Put(buf)
+	sc := scanner{f: h.f, pos: pos, end: size, buf: buf[:]}
+	end = s.base
+	for err = sc.next(); err == nil; err = sc.next() {
+		if sc.head.BaseOffset() < end {
+			return 0, false, nil
+		}
+		end = sc.head.NextOffset()
+	}
+	if torn(err) {
+		return 0, false, nil
+	}
+	if err != io.EOF {
+		return 0, false, err
+	}
+	return end, !known || end == ld.point, nil
+}
+
+// recover checks what lies behind the recovery point, cuts what is not whole, and follows the
+// producers and epochs. It returns the log's end.
+func (ld *loader) recover() (int64, error) {
+	l := ld.l
+	if err := ld.loadProducers(ld.point, false); err != nil {
+		return 0, err
+	}
+	end := ld.list[0].base
+	// The segment that ends at the recovery point may not have had its indexes flushed.
+	for i := floor(ld.list, ld.point-1); i < len(ld.list); i++ {
+		s := ld.list[i]
+		if s.base < end {
+			return 0, &Damage{s.path(logSuffix), 0, fmt.Sprintf("the segment before ends at offset %d", end)}
+		}
+		end = max(end, s.base)
+		if s.size.Load() == 0 {
+			continue
+		}
+		next, whole, err := ld.segment(s)
+		if err != nil {
+			return 0, err
+		}
+		end = next
+		l.m.metrics.recovered.Inc()
+		if !whole {
+			if err := ld.cut(i + 1); err != nil {
+				return 0, err
+			}
+			break
+		}
+	}
+	return end, ld.follow(end)
+}
+
+// cut deletes the segments from one on: what lies behind a hole does not follow.
+func (ld *loader) cut(from int) error {
+	l := ld.l
+	drop := ld.list[from:]
+	ld.list = ld.list[:from:from]
+	for _, s := range drop {
+		l.m.logger.Warn("deleting a segment behind a torn one", "file", s.path(logSuffix), "bytes", s.size.Load())
+		l.m.metrics.cutBytes.Add(float64(s.size.Load()))
+	}
+	return l.dropSegments(ld.list, drop)
+}
+
+// restart gives up all segments and begins at an offset.
+func (l *Log) restart(start int64) error {
+	l.m.logger.Warn("the log start is above the log end; starting anew", "partition", l.label, "start", start, "end", l.end.Load())
+	s := newSegment(l, start)
+	if err := l.dropSegments([]*segment{s}, l.segments()); err != nil {
+		return err
+	}
+	l.state.clear()
+	l.epochs.clear()
+	return nil
+}
+
+// segment recovers one segment: it makes its indexes, follows the producers and epochs, and
+// cuts what is not whole. next is the offset after its last entry.
+func (ld *loader) segment(s *segment) (next int64, whole bool, err error) {
+	l := ld.l
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	h, err := s.get(logData, 0)
+	if err != nil {
+		return 0, false, err
+	}
+	defer h.release()
+	defer s.closeFiles()
+	size := s.size.Load()
+	if size >= largeSegment {
+		l.m.logger.Info("recovering a segment", "file", s.path(logSuffix), "bytes", size, "flushed", ld.point)
+	}
+	b, pos, err := ld.resume(s, h)
+	if err != nil {
+		return 0, false, err
+	}
+	sc := &scanner{f: h.f, pos: pos, end: size, buf: make([]byte, min(checkBytes, max(size, headerBytes)))}
+	next = s.base
+	if err := sc.next(); err == nil && pos > 0 {
+		next = max(next, sc.head.BaseOffset())
+	}
+	sc.pos, sc.size = pos, 0
+	if err := ld.follow(next); err != nil {
+		return 0, false, err
+	}
+	if err := s.truncateAborted(max(next, ld.producers)); err != nil {
+		return 0, false, l.writeFailed("truncate an index", err)
+	}
+	for {
+		err = ld.entry(s, sc, next)
+		if err != nil {
+			break
+		}
+		b.add(sc.head, sc.pos, sc.size)
+		if err := ld.apply(s, sc); err != nil {
+			return 0, false, err
+		}
+		next = sc.head.NextOffset()
+	}
+	whole = err == io.EOF
+	if !whole {
+		if !torn(err) {
+			return 0, false, err
+		}
+		if next < ld.point {
+			return 0, false, &Damage{s.path(logSuffix), sc.pos, err.Error()}
+		}
+		l.m.logger.Warn("cutting a torn log", "file", s.path(logSuffix), "position", sc.pos, "bytes", size-sc.pos, "end", next, "reason", err)
+		l.m.metrics.cutBytes.Add(float64(size - sc.pos))
+		if err := h.f.Truncate(sc.pos); err != nil {
+			return 0, false, l.writeFailed("cut a torn log", err)
+		}
+		s.size.Store(sc.pos)
+	}
+	if err := b.write(); err != nil {
+		return 0, false, l.writeFailed("write an index", err)
+	}
+	s.checked.Store(true)
+	l.flush.names.Store(true)
+	return next, whole, nil
+}
+
+// entry goes on to the next entry and says what is wrong with it, if anything is. The checksum
+// is compared behind the recovery point.
+func (ld *loader) entry(s *segment, sc *scanner, next int64) error {
+	sc.whole = next >= ld.point
+	if err := sc.next(); err != nil {
+		return err
+	}
+	last := sc.head.LastOffset()
+	if sc.head.BaseOffset() < next || !s.fits(last) {
+		return fmt.Errorf("%w: offsets %d to %d where %d is next", record.ErrCorrupt, sc.head.BaseOffset(), last, next)
+	}
+	if last < ld.point {
+		return nil
+	}
+	return sc.check()
+}
+
+// resume finds where the walk over a segment has to begin. In a large segment whose beginning
+// was flushed that is the last index entries that can be trusted: those of both indexes before
+// it are kept, and the walk meets all that may be wrong with the rest.
+func (ld *loader) resume(s *segment, h *handle) (*indexBuilder, int64, error) {
+	b := newIndexBuilder(s, ld.l.options().IndexIntervalBytes)
+	if s.size.Load() < largeSegment || ld.point <= s.base {
+		return b, 0, nil
+	}
+	var of [2][]byte
+	for i, k := range []fileKind{offsetIndex, timeIndex} {
+		if !ld.names[offsetName(s.base, k.suffix())] {
+			return b, 0, nil
+		}
+		data, err := s.readIndex(k)
+		if err != nil {
+			return nil, 0, err
+		}
+		valid, _ := soundEntries(k, data, s.size.Load())
+		of[i] = data[:valid]
+	}
+	offsets, times := of[0], of[1]
+	below := ld.point - 1 - s.base
+	for n := len(times) - timeEntryBytes; n >= 0 && timeIndex.entryRest(times[n:]) > below; n -= timeEntryBytes {
+		times = times[:n]
+	}
+	if len(times) == 0 || len(offsets) == 0 {
+		return b, 0, nil
+	}
+	last := times[len(times)-timeEntryBytes:]
+	top := stamp{timeIndex.entryKey(last), s.base + timeIndex.entryRest(last)}
+	if offsetIndex.entryKey(offsets) > top.offset-s.base {
+		return b, 0, nil
+	}
+	j := lastAtMost(offsetIndex, offsets, top.offset-s.base)
+	pos := offsetIndex.entryRest(offsets[j*offsetEntryBytes:])
+
+	// The time entry must be that of its batch, which lies behind pos.
+	sc := scanner{f: h.f, pos: pos, end: s.size.Load(), buf: make([]byte, lookupBytes)}
+	from := int64(-1)
+	for {
+		if err := sc.next(); err == io.EOF || torn(err) {
+			return b, 0, nil
+		} else if err != nil {
+			return nil, 0, err
+		}
+		if from < 0 {
+			from = sc.head.BaseOffset()
+		}
+		if sc.head.LastOffset() >= top.offset {
+			break
+		}
+	}
+	if sc.head.MaxTimestamp() != top.time || from < s.base || from > s.base+offsetIndex.entryKey(offsets[j*offsetEntryBytes:]) {
+		return b, 0, nil
+	}
+	b.offsets = slices.Clone(offsets[:j*offsetEntryBytes])
+	if j > 0 {
+		b.lastRel = offsetIndex.entryKey(offsets[(j-1)*offsetEntryBytes:])
+	}
+	for len(times) > 0 && s.base+timeIndex.entryRest(times[len(times)-timeEntryBytes:]) >= from {
+		times = times[:len(times)-timeEntryBytes]
+	}
+	b.times = slices.Clone(times)
+	if n := len(times); n > 0 {
+		e := times[n-timeEntryBytes:]
+		b.lastKey = timeIndex.entryKey(e)
+		b.max = stamp{b.lastKey, s.base + timeIndex.entryRest(e)}
+	}
+	b.since = b.interval + 1 // the entry at pos had one
+	return b, pos, nil
+}
+
+// apply follows the epochs and producers through an entry.
+func (ld *loader) apply(s *segment, sc *scanner) error {
+	l := ld.l
+	if sc.head.Magic() < 2 {
+		return nil
+	}
+	if e := sc.head.LeaderEpoch(); e > l.epochs.last() {
+		l.epochs.assign(e, sc.head.BaseOffset())
+	}
+	if sc.head.BaseOffset() < ld.producers {
+		return nil
+	}
+	ld.producers = sc.head.NextOffset()
+	return l.follow(s, sc, true)
+}
+
+// follow takes an entry's producer into the state. With index, aborted transactions get their
+// entries.
+func (l *Log) follow(s *segment, sc *scanner, index bool) error {
+	if !sc.head.HasProducerID() {
+		return nil
+	}
+	if !sc.head.IsControl() {
+		l.state.apply(sc.head)
+		return nil
+	}
+	b, err := sc.entry()
+	if err != nil {
+		return err
+	}
+	m, ok, err := parseMarker(b)
+	if err != nil {
+		return fmt.Errorf("%w: %w", record.ErrCorrupt, err)
+	}
+	if !ok {
+		return nil
+	}
+	ended, stable, ok := l.state.applyMarker(b, m)
+	if ok && !m.Commit && index {
+		return l.writeFailed("write an index", s.addAborted(Aborted{ended.id, ended.first, ended.last, stable}))
+	}
+	return nil
+}
+
+// loadProducers makes the state of the producers that of the newest snapshot at or below an
+// offset, and follows it up to there. After a clean stop a log without any snapshot never had
+// producers (as Kafka sees it).
+func (ld *loader) loadProducers(at int64, clean bool) error {
+	l := ld.l
+	offset, ok, err := l.loadSnapshot(at)
+	if err != nil {
+		return err
+	}
+	ld.producers = offset
+	if !ok {
+		ld.producers = ld.list[0].base
+		if clean && len(l.state.snapshot) == 0 {
+			ld.producers = at
+		}
+		l.state.clear()
+	}
+	if clean {
+		return ld.follow(at)
+	}
+	return nil
+}
+
+// loadSnapshot loads the newest snapshot at or below an offset that can be read. One that
+// cannot is removed, as by Kafka.
+func (l *Log) loadSnapshot(at int64) (offset int64, ok bool, err error) {
+	for _, s := range slices.Backward(slices.Clone(l.state.snapshot)) {
+		if s > at {
+			continue
+		}
+		name := l.path(offsetName(s, snapshotSuffix))
+		data, err := readFile(l.m.fs, name)
+		if notExist(err) {
+			continue
+		}
+		var damage *Damage
+		if err != nil && !errors.As(err, &damage) {
+			return 0, false, err
+		}
+		list, err := parseSnapshot(data)
+		if err != nil {
+			l.m.logger.Warn("removing a producer snapshot that cannot be read", "file", name, "err", err)
+			if err := l.dropSnapshots(func(o int64) bool { return o == s }); err != nil {
+				return 0, false, l.writeFailed("remove a snapshot", err)
+			}
+			continue
+		}
+		l.state.load(list, l.m.nowMs(), l.m.opts.ProducerExpiry.Milliseconds())
+		return s, true, nil
+	}
+	return 0, false, nil
+}
+
+// follow brings the state of the producers forward to an offset, by what the log has.
+func (ld *loader) follow(to int64) error {
+	if ld.producers >= to {
+		return nil
+	}
+	from := ld.producers
+	ld.producers = to
+	return ld.l.walk(ld.list, from, to, func(s *segment, sc *scanner) error { return ld.l.follow(s, sc, false) })
+}
+
+// walk calls f for the entries of v2 that begin at or after from and before to, by headers
+// alone. Bytes that are no entries are damage: they were flushed.
+func (l *Log) walk(list []*segment, from, to int64, f func(*segment, *scanner) error) error {
+	for i := floor(list, from); i < len(list) && list[i].base < to; i++ {
+		if err := l.walkSegment(list[i], from, to, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Log) walkSegment(s *segment, from, to int64, f func(*segment, *scanner) error) error {
+	if s.size.Load() == 0 {
+		return nil
+	}
+	pos := int64(0)
+	if from > s.base && s.checked.Load() {
+		var err error
+		if pos, err = s.position(from); err != nil {
+			return err
+		}
+	}
+	h, err := s.get(logData, 0)
+	if err != nil {
+		return err
+	}
+	defer h.release()
+	sc := scanner{f: h.f, pos: pos, end: s.size.Load(), buf: make([]byte, walkBytes)}
+	for err = sc.next(); err == nil; err = sc.next() {
+		base := sc.head.BaseOffset()
+		if base >= to {
+			return nil
+		}
+		if base < from || sc.head.Magic() < 2 {
+			continue
+		}
+		if err = f(s, &sc); err != nil {
+			break
+		}
+	}
+	if torn(err) {
+		return &Damage{s.path(logSuffix), sc.pos, err.Error()}
+	}
+	if err != io.EOF {
+		return err
+	}
+	return nil
+}
+
+// rebuildEpochs reads the leader epochs from all batches.
+func (ld *loader) rebuildEpochs() error {
+	var e epochs
+	err := ld.l.walk(ld.l.segments(), 0, ld.l.end.Load(), func(_ *segment, sc *scanner) error {
+		if epoch := sc.head.LeaderEpoch(); epoch > e.last() {
+			e.assign(epoch, sc.head.BaseOffset())
+		}
+		return nil
+	})
+	ld.l.epochs.list = e.list
+	return err
+}
+
+// straySnapshots removes snapshots above the end, and of those that belong to no segment all
+// but the newest.
+func (ld *loader) straySnapshots(end int64) error {
+	l := ld.l
+	bases := map[int64]bool{}
+	for _, s := range l.segments() {
+		bases[s.base] = true
+	}
+	newest := int64(noOffset)
+	for _, at := range l.state.snapshot {
+		if at <= end {
+			newest = at
+		}
+	}
+	err := l.dropSnapshots(func(at int64) bool { return at > end || at != newest && !bases[at] })
+	return l.writeFailed("remove a snapshot", err)
+}
+
+// reloadProducers makes the state of the producers that at an offset to which the log was
+// truncated. The caller holds mu.
+func (l *Log) reloadProducers(at int64) error {
+	had := len(l.state.byID) > 0
+	if err := l.dropSnapshots(func(o int64) bool { return o > at }); err != nil {
+		return err
+	}
+	if !had {
+		l.state.clear()
+		l.first.Store(l.state.firstUnstable())
+		return nil
+	}
+	offset, ok, err := l.loadSnapshot(at)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		offset = l.segments()[0].base
+		l.state.clear()
+	}
+	err = l.walk(l.segments(), offset, at, func(s *segment, sc *scanner) error { return l.follow(s, sc, false) })
+	l.state.decided(l.high.Load())
+	l.first.Store(l.state.firstUnstable())
+	return err
+}

@@ -1,0 +1,151 @@
+package log
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// clean deletes the segments that the topic's retention does not want any more, the oldest
+// first, never at or past the high watermark (UnifiedLog.deleteOldSegments). A segment is as old
+// as its largest record timestamp. It returns how many there were.
+func (l *Log) clean() (int, error) {
+	o := l.options()
+	now := l.m.nowMs()
+	total := 0
+	rules := []func(*segment, int64) (bool, error){
+		func(_ *segment, next int64) (bool, error) { return next >= 0 && next <= l.start.Load(), nil },
+	}
+	if o.CleanupDelete {
+		if size := l.Size(); o.RetentionBytes >= 0 && size > o.RetentionBytes {
+			over := size - o.RetentionBytes
+			rules = append(rules, func(s *segment, _ int64) (bool, error) {
+				over -= s.size.Load()
+				return over >= 0, nil
+			})
+		}
+		if o.RetentionMs >= 0 {
+			rules = append(rules, func(s *segment, _ int64) (bool, error) {
+				largest, err := s.largestTime()
+				return now-largest > o.RetentionMs, err
+			})
+		}
+	}
+	for _, rule := range rules {
+		n, err := l.deleteWhile(rule)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// deleteWhile deletes segments from the oldest on, as long as the rule agrees; it is asked with
+// the base of the segment that follows, -1 for the active one.
+func (l *Log) deleteWhile(rule func(s *segment, next int64) (bool, error)) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.writable() != nil {
+		return 0, nil
+	}
+	list := l.segments()
+	n := 0
+	for n < len(list) {
+		s, next, upper := list[n], int64(-1), l.end.Load()
+		if n < len(list)-1 {
+			next = list[n+1].base
+			upper = next
+		} else if s.size.Load() == 0 {
+			break
+		}
+		if l.high.Load() < upper {
+			break
+		}
+		ok, err := rule(s, next)
+		if err != nil {
+			return 0, l.readFailed("look at a segment's age", err)
+		}
+		if !ok {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	if n == len(list) {
+		if _, err := l.rollLocked(l.end.Load()); err != nil {
+			return 0, err
+		}
+		list = l.segments()
+	}
+	return n, l.deleteOldestLocked(list, n)
+}
+
+// deleteOldestLocked takes the first n segments out of the list.
+func (l *Log) deleteOldestLocked(list []*segment, n int) error {
+	start := list[n].base
+	l.raiseStartLocked(start)
+	drop := list[:n:n]
+	l.setSegments(slices.Clone(list[n:]))
+	for _, s := range drop { // the oldest first: a crash leaves no hole
+		if err := s.rename(); err != nil {
+			return l.writeFailed("delete a segment", err)
+		}
+	}
+	l.flush.names.Store(true)
+	l.m.metrics.deleted.Add(float64(n))
+	l.m.logger.Info("deleted old segments", "partition", l.label, "segments", n, "start", start)
+	l.m.removeLater(l, drop)
+	bases := map[int64]bool{}
+	for _, s := range drop {
+		bases[s.base] = true
+	}
+	newest := int64(noOffset)
+	if k := len(l.state.snapshot); k > 0 {
+		newest = l.state.snapshot[k-1]
+	}
+	err := l.dropSnapshots(func(at int64) bool { return bases[at] && at != newest })
+	return l.writeFailed("delete a producer snapshot", err)
+}
+
+// dropSnapshots removes snapshot files. The caller holds mu.
+func (l *Log) dropSnapshots(which func(offset int64) bool) error {
+	var keep []int64
+	var first error
+	for _, at := range l.state.snapshot {
+		if !which(at) {
+			keep = append(keep, at)
+			continue
+		}
+		err := l.m.fs.Remove(l.path(offsetName(at, snapshotSuffix)))
+		if err != nil && !notExist(err) && first == nil {
+			first = err
+		}
+	}
+	l.state.snapshot = keep
+	return first
+}
+
+// expireProducers forgets producers that have been silent for too long.
+func (l *Log) expireProducers(now int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.state.byID) > 0 {
+		l.state.expire(now, l.m.opts.ProducerExpiry.Milliseconds())
+	}
+}
+
+// removeLater removes the files of deleted segments after file.delete.delay.ms.
+func (m *Manager) removeLater(l *Log, drop []*segment) {
+	delay := time.Duration(l.options().FileDeleteDelayMs) * time.Millisecond
+	m.later(delay, func() error {
+		for _, s := range drop {
+			if err := s.remove(); err != nil {
+				return fmt.Errorf("remove a deleted segment of %s: %w", l, err)
+			}
+		}
+		return nil
+	})
+}

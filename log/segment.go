@@ -1,0 +1,591 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"ottla/log/vfs"
+	"ottla/protocol/record"
+)
+
+// noTime stands for "no timestamp", as in Kafka; timeUnread for "not looked up yet".
+const (
+	noTime     = -1
+	timeUnread = math.MinInt64
+)
+
+// segment is a stretch of the log: one file of entries with its indexes (Kafka's LogSegment).
+// Its files are opened when they are needed and may be closed at any time between two uses.
+//
+// It is written by one goroutine at a time, under the log's lock, and read by any without it:
+// size is stored after the bytes are there, and the rest of what readers see is behind imu,
+// which is never held across a read or a write of a file.
+type segment struct {
+	log  *Log
+	base int64
+
+	files [3]slot     // by fileKind
+	gone  atomic.Bool // the files are renamed to .deleted
+	size  atomic.Int64
+	txn   atomic.Int64 // bytes of the .txnindex; 0: there is none
+
+	// Guarded by log.mu.
+	created    int64 // ms, for rolling a segment without timestamps
+	jitter     int64 // ms, taken off segment.ms
+	firstTime  int64 // of the first entry, or timeUnread
+	sinceIndex int64 // bytes since the last index entry
+
+	checking sync.Mutex  // held while the indexes of a segment from disk are looked through
+	checked  atomic.Bool // they are sound, and what imu guards is right
+
+	imu     sync.Mutex
+	offsets entries
+	times   entries
+	lastRel int64 // relative offset of the last offset entry, -1
+	lastKey int64 // timestamp of the last time entry, -1
+	max     stamp // largest timestamp, and the last offset of the entry that has it
+	newest  place // where the last append went, which is what most reads ask for
+}
+
+// stamp is a timestamp with an offset.
+type stamp struct{ time, offset int64 }
+
+// place is where an entry lies. size 0: nowhere.
+type place struct {
+	base, last int64
+	pos, size  int64
+	epoch      int32
+	magic      int8
+}
+
+func placeOf(b record.Batch, pos int64) place {
+	return place{b.BaseOffset(), b.LastOffset(), pos, int64(b.Length()), b.LeaderEpoch(), b.Magic()}
+}
+
+// newSegment describes a segment without files.
+func newSegment(l *Log, base int64) *segment {
+	s := &segment{log: l, base: base, firstTime: timeUnread, lastRel: -1, lastKey: noTime, max: stamp{noTime, base}}
+	s.created = l.m.nowMs()
+	s.jitter = l.m.jitter(l.options())
+	return s
+}
+
+// create makes the file of a new segment. One that lies there under its name is a remainder
+// of something that was given up, and is emptied. The caller holds the log's lock.
+func (s *segment) create() error {
+	l := s.log
+	h, err := s.get(logData, os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	defer h.release()
+	if l.leftovers {
+		for _, suffix := range segmentSuffixes[1:] {
+			if err := l.m.fs.Remove(s.path(suffix)); err != nil && !notExist(err) {
+				return err
+			}
+		}
+	}
+	if o := l.options(); o.Preallocate {
+		vfs.Reserve(h.f, o.SegmentBytes) // a wish: where it fails the file grows as it is written
+	}
+	s.created = l.m.nowMs()
+	s.firstTime = noTime
+	s.checked.Store(true)
+	l.flush.names.Store(true)
+	return nil
+}
+
+func (s *segment) path(suffix string) string {
+	name := offsetName(s.base, suffix)
+	if s.gone.Load() {
+		name += deletedSuffix
+	}
+	return s.log.path(name)
+}
+
+func (s *segment) get(k fileKind, flag int) (*handle, error) {
+	return s.log.m.files.get(&s.files[k], func() string { return s.path(k.suffix()) }, flag)
+}
+
+// closeFiles gives up the descriptors; readers that hold one go on.
+func (s *segment) closeFiles() {
+	for i := range s.files {
+		s.files[i].drop(nil)
+	}
+}
+
+func (s *segment) entriesOf(k fileKind) *entries {
+	if k == timeIndex {
+		return &s.times
+	}
+	return &s.offsets
+}
+
+// fits says whether the offset can be written relative to the base.
+func (s *segment) fits(offset int64) bool {
+	return offset >= s.base && offset-s.base <= math.MaxInt32
+}
+
+// shouldRoll says whether a next segment has to be begun before an append (LogSegment.
+// shouldRoll): the segment would grow too large, its first entry is too old beside the new
+// timestamp, an index is full, or the offset does not fit. The caller holds the log's lock.
+func (s *segment) shouldRoll(o *Options, now int64, bytes int64, last int64, maxTime int64) (bool, error) {
+	size := s.size.Load()
+	if size > o.SegmentBytes-bytes || !s.fits(last) {
+		return size > 0, nil
+	}
+	if size == 0 {
+		return false, nil
+	}
+	if s.firstTime == timeUnread {
+		if err := s.readFirstTime(); err != nil {
+			return false, err
+		}
+	}
+	waited := now - s.created
+	if s.firstTime >= 0 {
+		waited = maxTime - s.firstTime
+	}
+	if waited > o.SegmentMs-min(s.jitter, o.SegmentMs) {
+		return true, nil
+	}
+	s.imu.Lock()
+	defer s.imu.Unlock()
+	return s.offsets.bytes()/offsetEntryBytes >= o.SegmentIndexBytes/offsetEntryBytes ||
+		s.times.bytes()/timeEntryBytes >= o.SegmentIndexBytes/timeEntryBytes-1, nil
+}
+
+func (s *segment) readFirstTime() error {
+	h, err := s.get(logData, 0)
+	if err != nil {
+		return err
+	}
+	defer h.release()
+	var buf [headerBytes]byte
+	sc := scanner{f: h.f, end: s.size.Load(), buf: buf[:]}
+	if err := sc.next(); err != nil {
+		s.firstTime = noTime
+		return nil // whoever reads the entry will say what is wrong
+	}
+	s.firstTime = sc.head.MaxTimestamp()
+	return nil
+}
+
+// write puts the bytes at the end of the file, in one call. After an error the segment is as
+// before; if that cannot be brought about, cut is the error of trying.
+func (s *segment) write(b []byte) (err, cut error) {
+	h, err := s.get(logData, 0)
+	if err != nil {
+		return err, nil
+	}
+	defer h.release()
+	at := s.size.Load()
+	n, err := h.f.WriteAt(b, at)
+	if err != nil && n > 0 {
+		cut = h.f.Truncate(at)
+	}
+	return err, cut
+}
+
+// wrote takes in what an append knows about bytes that were just written at pos: its last
+// offset, its largest timestamp and the last offset of the entry that has it. It makes the
+// index entries. The caller holds the log's lock and stores size afterwards.
+func (s *segment) wrote(p place, top stamp, interval int64) {
+	if p.pos == 0 {
+		s.firstTime = top.time
+	}
+	s.imu.Lock()
+	defer s.imu.Unlock()
+	if top.time > s.max.time {
+		s.max = top
+	}
+	s.newest = p
+	if s.sinceIndex > interval {
+		s.indexLocked(p.last, p.pos)
+		s.sinceIndex = 0
+	}
+	s.sinceIndex += p.size
+}
+
+func (s *segment) indexLocked(last, pos int64) {
+	if rel := last - s.base; rel > s.lastRel {
+		s.offsets.pend = appendOffsetEntry(s.offsets.pend, rel, pos)
+		s.lastRel = rel
+	}
+	s.indexTimeLocked()
+}
+
+func (s *segment) indexTimeLocked() {
+	if s.max.time > s.lastKey {
+		s.times.pend = appendTimeEntry(s.times.pend, s.max.time, s.max.offset-s.base)
+		s.lastKey = s.max.time
+	}
+}
+
+// pendingFull says that enough index entries came together to write them.
+func (s *segment) pendingFull() bool {
+	s.imu.Lock()
+	defer s.imu.Unlock()
+	return len(s.offsets.pend) >= pendingBytes || len(s.times.pend) >= pendingBytes
+}
+
+func (s *segment) pending() bool {
+	s.imu.Lock()
+	defer s.imu.Unlock()
+	return len(s.offsets.pend)+len(s.times.pend) > 0
+}
+
+// writeIndexes brings the index files up to date. The caller holds the log's lock.
+func (s *segment) writeIndexes() error {
+	if err := s.writePending(offsetIndex); err != nil {
+		return err
+	}
+	return s.writePending(timeIndex)
+}
+
+// finish makes the files what they are in a segment that is not written any more: a last time
+// entry, both index files there and no longer than their entries (onBecomeInactiveSegment).
+// The caller holds the log's lock.
+func (s *segment) finish() error {
+	if err := s.ensure(); err != nil {
+		return err
+	}
+	s.imu.Lock()
+	if s.size.Load() > 0 {
+		s.indexTimeLocked()
+	}
+	s.imu.Unlock()
+	if err := s.writeIndexes(); err != nil {
+		return err
+	}
+	for _, k := range []fileKind{offsetIndex, timeIndex} {
+		h, err := s.get(k, os.O_CREATE)
+		if err != nil {
+			return err
+		}
+		size, err := h.f.Size()
+		if want := s.entriesOf(k).disk; err == nil && size > want {
+			err = h.f.Truncate(want)
+		}
+		h.release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// position finds a byte from which a scan meets the entry with an offset: the indexed one that
+// ends at or before it, or 0. An index that cannot be read is as good as none.
+func (s *segment) position(offset int64) (int64, error) {
+	if err := s.ensure(); err != nil {
+		return 0, err
+	}
+	s.imu.Lock()
+	e := s.offsets
+	s.imu.Unlock()
+	i, _, pos, err := s.search(offsetIndex, e, offset-s.base)
+	if err != nil || i < 0 {
+		return 0, err
+	}
+	return pos, nil
+}
+
+// locate finds the first entry whose last offset is at or after the given one. ok is false if
+// the segment has none. Entries from end on are not there.
+func (s *segment) locate(offset, end int64) (p place, ok bool, err error) {
+	s.imu.Lock()
+	newest := s.newest
+	s.imu.Unlock()
+	if newest.size > 0 && offset >= newest.base && newest.pos+newest.size <= end {
+		return newest, offset <= newest.last, nil
+	}
+	pos, err := s.position(offset)
+	if err != nil {
+		return place{}, false, err
+	}
+	h, err := s.get(logData, 0)
+	if err != nil {
+		return place{}, false, err
+	}
+	defer h.release()
+	buf := lookupBuffers.Get().(*[lookupBytes]byte)
+	defer lookupBuffers.Put(buf)
+	for {
+		sc := scanner{f: h.f, pos: pos, end: end, buf: buf[:]}
+		for err = sc.next(); err == nil; err = sc.next() {
+			if sc.head.LastOffset() >= offset {
+				return placeOf(sc.head, sc.pos), true, nil
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return place{}, false, nil
+		case !torn(err):
+			return place{}, false, err
+		case pos == 0 || end > s.size.Load():
+			if end > s.size.Load() { // truncated meanwhile
+				return place{}, false, nil
+			}
+			return place{}, false, &Damage{s.path(logSuffix), sc.pos, err.Error()}
+		}
+		pos = 0 // the index led astray
+	}
+}
+
+// ensure looks through the index files of a segment that was there at the start, when they are
+// needed for the first time, and makes them anew if they cannot be right.
+func (s *segment) ensure() error {
+	if s.checked.Load() {
+		return nil
+	}
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	if s.checked.Load() {
+		return nil
+	}
+	reason, err := s.readIndexes()
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		s.log.m.logger.Warn("rebuilding the indexes of a segment", "file", s.path(logSuffix), "reason", reason)
+		s.log.m.metrics.indexesRebuilt.Inc()
+		if err := s.rebuild(); err != nil {
+			return err
+		}
+	}
+	s.checked.Store(true)
+	return nil
+}
+
+// readIndexes takes in the index files as they are, unless there is a reason not to.
+func (s *segment) readIndexes() (reason string, err error) {
+	size := s.size.Load()
+	var of [2][]byte
+	for i, k := range []fileKind{offsetIndex, timeIndex} {
+		b, err := s.readIndex(k)
+		if notExist(err) {
+			if size == 0 {
+				continue
+			}
+			return "no " + k.suffix(), nil
+		}
+		if err != nil {
+			return "", err
+		}
+		valid, sound := soundEntries(k, b, size)
+		if !sound {
+			return fmt.Sprintf("entry at byte %d of %s cannot be one", valid, k.suffix()), nil
+		}
+		of[i] = b[:valid]
+	}
+	s.imu.Lock()
+	s.offsets, s.times = entries{disk: int64(len(of[0]))}, entries{disk: int64(len(of[1]))}
+	s.lastRel, s.lastKey, s.max = -1, noTime, stamp{noTime, s.base}
+	var last place
+	if n := len(of[0]); n > 0 {
+		e := of[0][n-offsetEntryBytes:]
+		s.lastRel, last = offsetIndex.entryKey(e), place{pos: offsetIndex.entryRest(e), size: 1}
+	}
+	if n := len(of[1]); n > 0 {
+		e := of[1][n-timeEntryBytes:]
+		s.lastKey = timeIndex.entryKey(e)
+		s.max = stamp{s.lastKey, s.base + timeIndex.entryRest(e)}
+	}
+	top, lastRel := s.max, s.lastRel
+	offsets := s.offsets
+	s.imu.Unlock()
+	return s.compare(last, lastRel, top, offsets)
+}
+
+// compare holds the last entry of each index against the log: what retention and look-ups by
+// time rest on.
+func (s *segment) compare(last place, lastRel int64, top stamp, offsets entries) (reason string, err error) {
+	h, err := s.get(logData, 0)
+	if err != nil {
+		return "", err
+	}
+	defer h.release()
+	buf := lookupBuffers.Get().(*[lookupBytes]byte)
+	defer lookupBuffers.Put(buf)
+	sc := scanner{f: h.f, end: s.size.Load(), buf: buf[:]}
+	if last.size > 0 {
+		sc.pos = last.pos
+		switch err := sc.next(); {
+		case err == io.EOF || torn(err):
+			return "the last offset entry points at no batch", nil
+		case err != nil:
+			return "", err
+		case sc.head.BaseOffset() > s.base+lastRel || sc.head.BaseOffset() < s.base:
+			return "the last offset entry points at another batch", nil
+		}
+	}
+	if top.time < 0 {
+		return "", nil
+	}
+	_, _, pos, err := s.search(offsetIndex, offsets, top.offset-s.base)
+	if err != nil {
+		return "", err
+	}
+	sc = scanner{f: h.f, pos: pos, end: sc.end, buf: buf[:]}
+	for {
+		switch err := sc.next(); {
+		case err == io.EOF || torn(err):
+			return "the last time entry points at no batch", nil
+		case err != nil:
+			return "", err
+		case sc.head.LastOffset() < top.offset:
+			continue
+		case sc.head.MaxTimestamp() != top.time:
+			return "the last time entry has another timestamp than its batch", nil
+		}
+		return "", nil
+	}
+}
+
+// rebuild makes both index files from the entries of the log.
+func (s *segment) rebuild() error {
+	h, err := s.get(logData, 0)
+	if err != nil {
+		return err
+	}
+	defer h.release()
+	b := newIndexBuilder(s, s.log.options().IndexIntervalBytes)
+	sc := scanner{f: h.f, end: s.size.Load(), buf: make([]byte, walkBytes)}
+	for err = sc.next(); err == nil; err = sc.next() {
+		b.add(sc.head, sc.pos, sc.size)
+	}
+	if err != io.EOF {
+		if torn(err) {
+			return &Damage{s.path(logSuffix), sc.pos, err.Error()}
+		}
+		return err
+	}
+	return b.write()
+}
+
+// indexBuilder makes index entries from entries of the log, as an append would have.
+type indexBuilder struct {
+	s        *segment
+	interval int64
+	since    int64
+	offsets  []byte
+	times    []byte
+	lastRel  int64
+	lastKey  int64
+	max      stamp
+}
+
+func newIndexBuilder(s *segment, interval int64) *indexBuilder {
+	return &indexBuilder{s: s, interval: interval, lastRel: -1, lastKey: noTime, max: stamp{noTime, s.base}}
+}
+
+func (b *indexBuilder) add(head record.Batch, pos, size int64) {
+	last := head.LastOffset()
+	if t := head.MaxTimestamp(); t > b.max.time {
+		b.max = stamp{t, last}
+	}
+	if rel := last - b.s.base; b.since > b.interval && rel > b.lastRel {
+		b.offsets = appendOffsetEntry(b.offsets, rel, pos)
+		b.lastRel, b.since = rel, 0
+		b.addTime()
+	}
+	b.since += size
+}
+
+func (b *indexBuilder) addTime() {
+	if b.max.time > b.lastKey {
+		b.times = appendTimeEntry(b.times, b.max.time, b.max.offset-b.s.base)
+		b.lastKey = b.max.time
+	}
+}
+
+// write replaces the index files. The caller holds s.checking, or nobody else knows s yet.
+func (b *indexBuilder) write() error {
+	if b.s.size.Load() > 0 {
+		b.addTime()
+	}
+	if err := b.s.setIndex(offsetIndex, b.offsets); err != nil {
+		return err
+	}
+	if err := b.s.setIndex(timeIndex, b.times); err != nil {
+		return err
+	}
+	b.s.imu.Lock()
+	defer b.s.imu.Unlock()
+	b.s.lastRel, b.s.lastKey, b.s.max = b.lastRel, b.lastKey, b.max
+	return nil
+}
+
+// largestTime is the largest timestamp of the segment, or where it has none the time at which
+// the file was last written (LogSegment.largestTimestamp).
+func (s *segment) largestTime() (int64, error) {
+	top, err := s.maxStamp()
+	if err != nil || top.time >= 0 {
+		return top.time, err
+	}
+	info, err := s.log.m.fs.Stat(s.path(logSuffix))
+	if err != nil {
+		if notExist(err) && s.size.Load() == 0 {
+			return s.created, nil
+		}
+		return noTime, err
+	}
+	return info.ModTime().UnixMilli(), nil
+}
+
+func (s *segment) maxStamp() (stamp, error) {
+	if err := s.ensure(); err != nil {
+		return stamp{}, err
+	}
+	s.imu.Lock()
+	defer s.imu.Unlock()
+	return s.max, nil
+}
+
+// rename marks the files as deleted. A file that is not there needs no mark.
+func (s *segment) rename() error {
+	if s.gone.Load() {
+		return nil
+	}
+	from := [4]string{}
+	for i, suffix := range segmentSuffixes {
+		from[i] = s.path(suffix)
+	}
+	s.gone.Store(true)
+	for i, suffix := range segmentSuffixes {
+		if i == 3 && s.txn.Load() == 0 {
+			continue
+		}
+		if err := s.log.m.fs.Rename(from[i], s.path(suffix)); err != nil && !notExist(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes the files of a segment that was marked.
+func (s *segment) remove() error {
+	s.closeFiles()
+	for i, suffix := range segmentSuffixes {
+		if i == 3 && s.txn.Load() == 0 {
+			continue
+		}
+		if err := s.log.m.fs.Remove(s.path(suffix)); err != nil && !notExist(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+var segmentSuffixes = [4]string{logSuffix, indexSuffix, timeSuffix, txnSuffix}
+
+func notExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
