@@ -1,0 +1,441 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"ottla/broker/metadata"
+	"ottla/broker/registry"
+	"ottla/compat"
+)
+
+// stand stands for election (KafkaController.elect) and takes over if it wins. It leaves a watch
+// on /controller either way.
+func (c *Controller) stand(t registry.Tree) error {
+	for {
+		holder, err := c.holder(t)
+		if err != nil || holder >= 0 {
+			c.leader.Store(holder)
+			return err
+		}
+		ops := []registry.Op{registry.Create(compat.PathController, compat.ControllerNode{
+			BrokerID: c.o.BrokerID, Timestamp: c.o.Now().UnixMilli(),
+		}.Encode(), registry.Ephemeral)}
+		epoch, version := int32(0), int32(0)
+		data, st, err := t.Get(compat.PathControllerEpoch, nil)
+		switch {
+		case errors.Is(err, registry.ErrNoNode):
+			ops = append(ops, registry.Create(compat.PathControllerEpoch, compat.EncodeControllerEpoch(0), registry.Persistent))
+		case err != nil:
+			return err
+		default:
+			if epoch, err = compat.DecodeControllerEpoch(data); err != nil {
+				return fmt.Errorf("%s: %w", compat.PathControllerEpoch, err)
+			}
+			version = st.Version
+		}
+		ops = append(ops, registry.Set(compat.PathControllerEpoch, compat.EncodeControllerEpoch(epoch+1), version))
+		if _, err := t.Exists(compat.PathFeature, nil); errors.Is(err, registry.ErrNoNode) {
+			ops = append(ops, registry.Create(compat.PathFeature, compat.FeatureNode{Enabled: true, Levels: c.o.Features}.Encode(), registry.Persistent))
+		} else if err != nil {
+			return err
+		}
+		_, err = t.Multi(ops...)
+		if errors.Is(err, registry.ErrNodeExists) || errors.Is(err, registry.ErrBadVersion) {
+			continue // somebody was faster
+		} else if err != nil {
+			return err
+		}
+		state, err := c.load(t, epoch+1, version+1)
+		if err != nil {
+			return err
+		}
+		c.state, c.reload = state, false
+		if err := c.write(t, state.takeOver(c.rules())); err != nil {
+			return err
+		}
+		c.leader.Store(c.o.BrokerID)
+		c.log.Info("elected as controller", "epoch", epoch+1, "topics", state.live, "partitions", state.partitions)
+		return nil
+	}
+}
+
+// holder reads who the controller is, -1: nobody, and watches that.
+func (c *Controller) holder(t registry.Tree) (int32, error) {
+	for {
+		if _, err := t.Exists(compat.PathController, c.watcher); errors.Is(err, registry.ErrNoNode) {
+			return -1, nil
+		} else if err != nil {
+			return -1, err
+		}
+		data, _, err := t.Get(compat.PathController, nil)
+		if errors.Is(err, registry.ErrNoNode) {
+			continue // gone in between; the watch has fired
+		} else if err != nil {
+			return -1, err
+		}
+		n, err := compat.DecodeController(data)
+		if err != nil {
+			return -1, fmt.Errorf("%s: %w", compat.PathController, err)
+		}
+		return n.BrokerID, nil
+	}
+}
+
+// load reads the state from the tree and watches it: members, topics, deletions.
+func (c *Controller) load(t registry.Tree, epoch, version int32) (*cluster, error) {
+	s := newCluster(c.o.BrokerID)
+	s.epoch, s.epochVersion = epoch, version
+	var err error
+	if s.members, err = c.loadMembers(t); err != nil {
+		return nil, err
+	}
+	names, _, err := t.Children(compat.PathTopics, c.watcher)
+	if err != nil {
+		return nil, err
+	}
+	topics, err := c.loadTopics(t, names)
+	if err != nil {
+		return nil, err
+	}
+	s.apply(&step{topics: topics})
+	marked, _, err := t.Children(compat.PathDeleteTopics, c.watcher)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range marked {
+		if s.topics[name] == nil { // nothing is left to delete but the marker
+			if err := t.Delete(compat.PathDeleteTopic(name), registry.AnyVersion); err != nil && !errors.Is(err, registry.ErrNoNode) {
+				return nil, err
+			}
+		}
+	}
+	gone := s.markDeleted(marked, false)
+	gone.out = outbox{} // takeOver asks for them
+	s.apply(gone)
+	return s, nil
+}
+
+func (c *Controller) loadMembers(t registry.Tree) (map[int32]*member, error) {
+	names, _, err := t.Children(compat.PathBrokerIDs, c.watcher)
+	if err != nil {
+		return nil, err
+	}
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = compat.PathBrokerIDs + "/" + name
+	}
+	nodes, err := t.GetAll(paths, c.watcher)
+	if err != nil {
+		return nil, err
+	}
+	members := map[int32]*member{}
+	for i, n := range nodes {
+		var id int32
+		if _, err := fmt.Sscanf(names[i], "%d", &id); err != nil || compat.PathBroker(id) != n.Path {
+			c.log.Warn("registration ignored: not a broker id", "path", n.Path)
+			continue
+		}
+		if n.Err != nil {
+			continue // gone in between; the watch has fired
+		}
+		node, err := compat.DecodeBroker(n.Data)
+		if err != nil {
+			c.log.Warn("registration ignored", "path", n.Path, "err", err)
+			continue
+		}
+		members[id] = &member{Broker: brokerOf(id, n.Stat.Czxid, node)}
+	}
+	return members, nil
+}
+
+func brokerOf(id int32, epoch int64, n compat.BrokerNode) metadata.Broker {
+	b := metadata.Broker{ID: id, Epoch: epoch, Rack: n.Rack, Endpoints: make([]metadata.Endpoint, len(n.Endpoints))}
+	for i, e := range n.Endpoints {
+		b.Endpoints[i] = metadata.Endpoint{Listener: e.Listener, Protocol: e.Protocol, Host: e.Host, Port: e.Port}
+	}
+	return b
+}
+
+// loadTopics reads topics and the states of their partitions, and watches the topics. What is
+// malformed is left out, with a line in the log: Kafka's controller does not survive it.
+func (c *Controller) loadTopics(t registry.Tree, names []string) ([]*topic, error) {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = compat.PathTopic(name)
+	}
+	nodes, err := t.GetAll(paths, c.watcher)
+	if err != nil {
+		return nil, err
+	}
+	var topics []*topic
+	var states []string
+	for i, n := range nodes {
+		if errors.Is(n.Err, registry.ErrNoNode) {
+			continue
+		}
+		node, err := compat.DecodeTopic(n.Data)
+		if err == nil {
+			err = CheckTopicName(names[i])
+		}
+		if err != nil {
+			c.log.Error("topic ignored", "path", n.Path, "err", err)
+			continue
+		}
+		tt := &topic{name: names[i], id: node.ID, version: n.Stat.Version, partitions: make([]partition, len(node.Partitions))}
+		for p, replicas := range node.Partitions {
+			tt.partitions[p] = partition{replicas: replicas, adding: node.Adding[int32(p)], removing: node.Removing[int32(p)], leader: NoLeader, version: -1}
+			if len(replicas) > 0 {
+				states = append(states, compat.PathState(tt.name, int32(p)))
+			}
+		}
+		topics = append(topics, tt)
+	}
+	if nodes, err = t.GetAll(states, nil); err != nil {
+		return nil, err
+	}
+	for _, tt := range topics {
+		tt.each(func(k at, p *partition) {
+			n := nodes[0]
+			nodes = nodes[1:]
+			if n.Err != nil {
+				return // no state yet
+			}
+			st, err := compat.DecodeState(n.Data)
+			if err != nil {
+				c.log.Error("partition state ignored", "path", n.Path, "err", err)
+				return
+			}
+			p.leader, p.leaderEpoch, p.isr = st.Leader, st.LeaderEpoch, st.ISR
+			p.controllerEpoch, p.recovery = st.ControllerEpoch, st.Recovery
+			p.version, p.changed = n.Stat.Version, n.Stat.Mzxid
+			if slices.Equal(p.isr, p.replicas) {
+				p.isr = p.replicas // the usual case: one slice less a partition
+			}
+		})
+	}
+	return topics, nil
+}
+
+// reloadAll starts from the tree again after a write whose outcome is unknown.
+func (c *Controller) reloadAll(ctx context.Context) error {
+	if c.state == nil {
+		c.reload = false
+		return nil
+	}
+	if st, err := c.tree.Exists(compat.PathControllerEpoch, nil); err != nil {
+		return err
+	} else if st.Version != c.state.epochVersion {
+		c.resign("another controller was elected")
+		return nil
+	}
+	state, err := c.load(c.tree, c.state.epoch, c.state.epochVersion)
+	if err != nil {
+		return err
+	}
+	for id, m := range c.state.members {
+		if now := state.members[id]; now != nil && now.Epoch == m.Epoch {
+			now.leaving, now.offline = m.leaving, m.offline
+		}
+	}
+	c.state, c.reload = state, false
+	if err := c.write(c.tree, state.takeOver(c.rules())); err != nil {
+		return err
+	}
+	return c.flush(ctx)
+}
+
+// changes handles events of the tree.
+func (c *Controller) changes(ctx context.Context, events []registry.Event) error {
+	var controller, members, topics, deletions bool
+	var changed []string
+	for _, e := range events {
+		switch {
+		case e.Kind == registry.Lost:
+			_, err := c.tree.Exists("/", nil)
+			if err == nil {
+				err = registry.ErrClosed
+			}
+			return err
+		case e.Kind == registry.Expired:
+			return c.rejoin(ctx)
+		case e.Kind == registry.Disconnected, e.Kind == registry.Connected:
+		case e.Path == compat.PathController:
+			controller = true
+		case e.Path == compat.PathTopics:
+			topics = true
+		case e.Path == compat.PathDeleteTopics:
+			deletions = true
+		case len(e.Path) >= len(compat.PathBrokerIDs) && e.Path[:len(compat.PathBrokerIDs)] == compat.PathBrokerIDs:
+			members = true
+		case len(e.Path) > len(compat.PathTopics) && e.Kind != registry.NodeDeleted:
+			changed = append(changed, e.Path[len(compat.PathTopics)+1:])
+		}
+	}
+	if controller {
+		if err := c.controllerChanged(ctx); err != nil {
+			return err
+		}
+	}
+	for _, part := range []struct {
+		due bool
+		do  func() error
+	}{
+		{members, c.membersChanged},
+		{topics, c.topicsChanged},
+		{len(changed) > 0, func() error { return c.assignmentsChanged(changed) }},
+		{deletions, c.deletionsChanged},
+	} {
+		if !part.due || c.state == nil {
+			continue
+		}
+		if err := part.do(); err != nil {
+			return err
+		}
+	}
+	return c.flush(ctx)
+}
+
+// rejoin begins anew after the session has expired
+// (KafkaController.processRegisterBrokerAndReelect).
+func (c *Controller) rejoin(ctx context.Context) error {
+	c.resign("the session has expired")
+	if err := c.tree.Renew(); err != nil {
+		return err
+	}
+	return c.Start(ctx)
+}
+
+func (c *Controller) controllerChanged(ctx context.Context) error {
+	holder, err := c.holder(c.tree)
+	if err != nil {
+		return err
+	}
+	if c.state != nil && holder == c.o.BrokerID {
+		return nil
+	}
+	c.resign("the controller's node is not this broker's")
+	c.leader.Store(holder)
+	if holder >= 0 {
+		return nil
+	}
+	if err := c.tree.Group(c.stand); err != nil {
+		c.state = nil
+		return err
+	}
+	return c.flush(ctx)
+}
+
+func (c *Controller) membersChanged() error {
+	now, err := c.loadMembers(c.tree)
+	if err != nil {
+		return err
+	}
+	var died, started []int32
+	before := c.state.members
+	for id, m := range before {
+		if n := now[id]; n == nil {
+			died = append(died, id)
+		} else if n.Epoch != m.Epoch {
+			died, started = append(died, id), append(started, id)
+		} else {
+			n.leaving, n.offline = m.leaving, m.offline
+		}
+	}
+	for id := range now {
+		if before[id] == nil {
+			started = append(started, id)
+		}
+	}
+	slices.Sort(died)
+	slices.Sort(started)
+	c.state.members = now
+	for _, id := range died {
+		if s := c.senders[id]; s != nil {
+			s.stop()
+			delete(c.senders, id)
+		}
+	}
+	if len(died)+len(started) > 0 {
+		c.log.Info("brokers changed", "gone", died, "new", started)
+	}
+	return c.write(c.tree, c.state.brokersChanged(c.rules(), died, started))
+}
+
+func (c *Controller) topicsChanged() error {
+	names, _, err := c.tree.Children(compat.PathTopics, c.watcher)
+	if err != nil {
+		return err
+	}
+	there := make(map[string]struct{}, len(names))
+	var fresh []string
+	for _, name := range names {
+		there[name] = struct{}{}
+		if c.state.topics[name] == nil {
+			fresh = append(fresh, name)
+		}
+	}
+	lost := &step{}
+	for name, t := range c.state.topics {
+		if _, ok := there[name]; !ok {
+			c.log.Warn("topic is gone from the registry", "topic", name)
+			lost.gone = append(lost.gone, name)
+			lost.out.going = append(lost.out.going, t)
+		}
+	}
+	c.state.apply(lost)
+	c.out.merge(&lost.out)
+	topics, err := c.loadTopics(c.tree, fresh)
+	if err != nil {
+		return err
+	}
+	return c.found(topics, func(string) int { return 0 })
+}
+
+// found takes over topics as they are in the tree now.
+func (c *Controller) found(topics []*topic, known func(string) int) error {
+	for _, t := range topics {
+		before := known(t.name)
+		c.state.apply(&step{topics: []*topic{t}})
+		if err := c.write(c.tree, c.state.partitionsFound(c.rules(), t, before)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assignmentsChanged looks for partitions that another member has added to topics
+// (KafkaController.processPartitionModifications).
+func (c *Controller) assignmentsChanged(names []string) error {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = compat.PathTopic(name)
+	}
+	nodes, err := c.tree.GetAll(paths, c.watcher)
+	if err != nil {
+		return err
+	}
+	var newer []string
+	for i, name := range names { // most are this controller's own changes
+		if old := c.state.topics[name]; old != nil && !old.deleting && nodes[i].Err == nil && nodes[i].Stat.Version > old.version {
+			newer = append(newer, name)
+		}
+	}
+	topics, err := c.loadTopics(c.tree, newer)
+	if err != nil {
+		return err
+	}
+	return c.found(topics, func(name string) int { return len(c.state.topics[name].partitions) })
+}
+
+func (c *Controller) deletionsChanged() error {
+	marked, _, err := c.tree.Children(compat.PathDeleteTopics, c.watcher)
+	if err != nil {
+		return err
+	}
+	return c.write(c.tree, c.state.markDeleted(marked, false))
+}

@@ -1,0 +1,293 @@
+package registry
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// file is the store of the embedded root: one bbolt file. A node's key is the depth of its path
+// and the path, so that the children of a node, and all nodes of a level below a node, lie
+// together. Buckets: nodes; ephemeral (path to owner, so that open need not look for them);
+// meta (zxid, format). bbolt's own numbers are in the machine's byte order: the file does not move
+// between machines of different order.
+//
+// Ephemeral nodes of an earlier process are swept when the file is opened. The sweep stays an
+// open transaction, in which all reads take place, until the first write commits it: starting a
+// broker costs one transaction, not two.
+type file struct {
+	db      *bolt.DB
+	pending *bolt.Tx // the sweep, nil when it is done
+}
+
+var (
+	bucketNodes     = []byte("nodes")
+	bucketEphemeral = []byte("ephemeral")
+	bucketMeta      = []byte("meta")
+	keyZxid         = []byte("zxid")
+	keyFormat       = []byte("format")
+)
+
+const (
+	fileFormat = 1
+	// mapSize is address space, not memory: as long as the file fits, growing it need not wait
+	// for readers.
+	mapSize = 64 << 20
+)
+
+func openFile(path string) (f *file, err error) {
+	defer func() {
+		if p := recover(); p != nil { // bbolt asserts the shape of its pages
+			f, err = nil, fmt.Errorf("%w: open %s: %v", ErrStorage, path, p)
+		}
+	}()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	db, err := bolt.Open(path, 0o644, &bolt.Options{
+		Timeout:         time.Millisecond, // one attempt: who holds the lock keeps it
+		FreelistType:    bolt.FreelistMapType,
+		InitialMmapSize: mapSize,
+		NoStatistics:    true,
+	})
+	if errors.Is(err, bolt.ErrTimeout) {
+		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
+	} else if err != nil {
+		return nil, fmt.Errorf("%w: open %s: %w", ErrStorage, path, err)
+	}
+	f = &file{db: db}
+	if err := f.sweep(); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// sweep begins the transaction that forgets ephemeral nodes; nothing to do leaves none open.
+func (f *file) sweep() error {
+	tx, err := f.db.Begin(true)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	t := &fileTxn{tx: tx}
+	if tx.Bucket(bucketMeta) == nil {
+		for _, name := range [][]byte{bucketNodes, bucketEphemeral, bucketMeta} {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				tx.Rollback()
+				return fmt.Errorf("%w: %w", ErrStorage, err)
+			}
+		}
+		t.keep(tx.Bucket(bucketMeta).Put(keyFormat, []byte{fileFormat}))
+		t.put("/", &record{})
+		f.pending = tx
+		return t.err
+	}
+	if v := tx.Bucket(bucketMeta).Get(keyFormat); len(v) != 1 || v[0] != fileFormat {
+		tx.Rollback()
+		return fmt.Errorf("%w: format %v is not known", ErrStorage, v)
+	}
+	var ops []Op
+	c := tx.Bucket(bucketEphemeral).Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		ops = append(ops, Delete(string(k), AnyVersion))
+	}
+	if len(ops) == 0 {
+		return tx.Rollback()
+	}
+	if _, _, err := multi(t, 0, 0, ops); err != nil || t.err != nil {
+		tx.Rollback()
+		return fmt.Errorf("%w: ephemeral nodes: %w", ErrStorage, errors.Join(err, t.err))
+	}
+	f.pending = tx
+	return nil
+}
+
+func (f *file) exclusive() bool { return f.pending != nil }
+
+func (f *file) begin(write bool) (txn, error) {
+	if f.pending != nil {
+		return &fileTxn{tx: f.pending}, nil
+	}
+	tx, err := f.db.Begin(write)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	return &fileTxn{tx: tx}, nil
+}
+
+func (f *file) commit(tt txn) error {
+	t := tt.(*fileTxn)
+	if t.err == nil && !t.wrote {
+		f.discard(t)
+		return nil
+	}
+	resweep := t.tx == f.pending
+	err := t.err
+	if err == nil {
+		err = t.tx.Commit()
+	} else {
+		t.tx.Rollback()
+	}
+	f.pending = nil
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%w: %w", ErrStorage, err)
+	if resweep {
+		err = errors.Join(err, f.sweep())
+	}
+	return err
+}
+
+func (f *file) discard(tt txn) {
+	t := tt.(*fileTxn)
+	if t.tx != f.pending {
+		t.tx.Rollback()
+	} else if t.wrote {
+		t.tx.Rollback()
+		f.pending = nil
+		f.sweep() // it succeeded on the same pages before
+	}
+}
+
+// close keeps ephemeral nodes in the file; the next open sweeps them.
+func (f *file) close() error {
+	if f.pending != nil {
+		f.pending.Rollback()
+		f.pending = nil
+	}
+	return f.db.Close()
+}
+
+// passing tells errors after which the file is as before: there was no room.
+func passing(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+type fileTxn struct {
+	tx    *bolt.Tx
+	all   *bolt.Bucket // bucketNodes, once it was asked for
+	wrote bool
+	err   error // the first; a commit answers it
+	key   []byte
+}
+
+func (t *fileTxn) keep(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+func (t *fileTxn) nodes() *bolt.Bucket {
+	if t.all == nil {
+		t.all = t.tx.Bucket(bucketNodes)
+	}
+	return t.all
+}
+
+// keyOf is valid until the next call.
+func (t *fileTxn) keyOf(path string) []byte {
+	depth := byte(0)
+	if path != "/" {
+		depth = byte(strings.Count(path, "/")) // checkPath bounds it
+	}
+	t.key = append(append(t.key[:0], depth), path...)
+	return t.key
+}
+
+func (t *fileTxn) get(path string) *record {
+	v := t.nodes().Get(t.keyOf(path))
+	if v == nil {
+		return nil
+	}
+	r, err := decodeRecord(v)
+	t.keep(err)
+	return r
+}
+
+func (t *fileTxn) put(path string, r *record) {
+	t.wrote = true
+	t.keep(t.nodes().Put([]byte(string(t.keyOf(path))), r.encode()))
+	if r.owner != 0 {
+		t.keep(t.tx.Bucket(bucketEphemeral).Put([]byte(path), binary.BigEndian.AppendUint64(nil, uint64(r.owner))))
+	}
+}
+
+func (t *fileTxn) remove(path string) {
+	t.wrote = true
+	t.keep(t.nodes().Delete(t.keyOf(path)))
+	t.keep(t.tx.Bucket(bucketEphemeral).Delete([]byte(path)))
+}
+
+func (t *fileTxn) children(path string) []string {
+	prefix := t.keyOf(path)
+	prefix[0]++
+	if path != "/" {
+		prefix = append(prefix, '/')
+	}
+	t.key = prefix
+	var names []string
+	c := t.nodes().Cursor()
+	for k, _ := c.Seek(prefix); k != nil && len(k) > len(prefix) && string(k[:len(prefix)]) == string(prefix); k, _ = c.Next() {
+		names = append(names, string(k[len(prefix):]))
+	}
+	return names
+}
+
+func (t *fileTxn) zxid() int64 {
+	v := t.tx.Bucket(bucketMeta).Get(keyZxid)
+	if len(v) != 8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(v))
+}
+
+func (t *fileTxn) setZxid(zxid int64) {
+	t.wrote = true
+	t.keep(t.tx.Bucket(bucketMeta).Put(keyZxid, binary.BigEndian.AppendUint64(nil, uint64(zxid))))
+}
+
+const recordHasData = 1
+
+// encode writes the fields as varints, then the data.
+func (r *record) encode() []byte {
+	b := make([]byte, 1, 64+len(r.data))
+	if r.data != nil {
+		b[0] = recordHasData
+	}
+	for _, n := range []int64{r.czxid, r.mzxid, r.pzxid, r.ctime, r.mtime, int64(r.version), int64(r.made), int64(r.nodes), r.owner} {
+		b = binary.AppendVarint(b, n)
+	}
+	return append(b, r.data...)
+}
+
+func decodeRecord(b []byte) (*record, error) {
+	bad := fmt.Errorf("%w: a record of %d bytes cannot be read", ErrStorage, len(b))
+	if len(b) == 0 || b[0]&^recordHasData != 0 {
+		return nil, bad
+	}
+	flags, b := b[0], b[1:]
+	var n [9]int64
+	for i := range n {
+		v, size := binary.Varint(b)
+		if size <= 0 {
+			return nil, bad
+		}
+		n[i], b = v, b[size:]
+	}
+	r := &record{
+		czxid: n[0], mzxid: n[1], pzxid: n[2], ctime: n[3], mtime: n[4],
+		version: int32(n[5]), made: int32(n[6]), nodes: int32(n[7]), owner: n[8],
+	}
+	if flags&recordHasData != 0 {
+		r.data = append(make([]byte, 0, len(b)), b...)
+	} else if len(b) > 0 {
+		return nil, bad
+	}
+	return r, nil
+}
