@@ -1,0 +1,21 @@
+package group
+
+import "errors"
+
+// What groups answer, beside the errors of package coordinator.
+var (
+	ErrInvalidGroupID        = errors.New("the group id is empty")
+	ErrInvalidSessionTimeout = errors.New("the session timeout is outside group.min.session.timeout.ms and group.max.session.timeout.ms")
+	ErrUnknownMember         = errors.New("the group does not know this member")
+	ErrFencedInstance        = errors.New("another member has taken over this group.instance.id")
+	ErrMemberIDRequired      = errors.New("join again with the member id of this answer")
+	ErrGroupFull             = errors.New("the group has group.max.size members")
+	ErrInconsistentProtocol  = errors.New("the group's members have another protocol type or no protocol in common with this one")
+	ErrIllegalGeneration     = errors.New("the generation is not the group's")
+	ErrRebalanceInProgress   = errors.New("the group is rebalancing")
+	ErrGroupNotFound         = errors.New("there is no such group")
+	ErrNonEmptyGroup         = errors.New("the group has members")
+	ErrSubscribed            = errors.New("the group is subscribed to the topic")
+	ErrMetadataTooLarge      = errors.New("the metadata of the offset is longer than offset.metadata.max.bytes")
+	ErrUnstableOffset        = errors.New("an open transaction has offsets for the partition")
+)

@@ -1,0 +1,47 @@
+package group
+
+import (
+	"time"
+
+	"ottla/protocol/record"
+)
+
+// Options are the settings of groups, swapped whole. The names in the comments are Kafka's.
+type Options struct {
+	MinSessionTimeout     time.Duration // group.min.session.timeout.ms
+	MaxSessionTimeout     time.Duration // group.max.session.timeout.ms
+	InitialRebalanceDelay time.Duration // group.initial.rebalance.delay.ms
+	MaxSize               int           // group.max.size
+	MetadataMaxBytes      int           // offset.metadata.max.bytes; counted in UTF-16 units, as Java's String.length
+	Retention             time.Duration // offsets.retention.minutes
+	RetentionCheck        time.Duration // offsets.retention.check.interval.ms
+	CommitTimeout         time.Duration // offsets.commit.timeout.ms
+	Partitions            int32         // offsets.topic.num.partitions, of a topic that is still to be made
+	Replication           int16         // offsets.topic.replication.factor
+	SegmentBytes          int64         // offsets.topic.segment.bytes
+	Codec                 record.Codec  // offsets.topic.compression.codec
+	BatchBytes            int           // a batch of the coordinator is closed before it grows past this
+}
+
+// Defaults are Kafka's.
+func Defaults() *Options {
+	return &Options{
+		MinSessionTimeout:     6 * time.Second,
+		MaxSessionTimeout:     30 * time.Minute,
+		InitialRebalanceDelay: 3 * time.Second,
+		MaxSize:               1<<31 - 1,
+		MetadataMaxBytes:      4096,
+		Retention:             7 * 24 * time.Hour,
+		RetentionCheck:        10 * time.Minute,
+		CommitTimeout:         5 * time.Second,
+		Partitions:            50,
+		Replication:           3,
+		SegmentBytes:          100 << 20,
+		BatchBytes:            1 << 20,
+	}
+}
+
+// newMemberTimeout is how long a member that joins for the first time may wait for its
+// generation (Kafka: CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS). Its client may be gone without
+// anybody noticing, and it has no session yet.
+const newMemberTimeout = 5 * time.Minute

@@ -1,0 +1,471 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// shard is one led partition. Its fields below mu are guarded by it; those below "goroutine"
+// belong to the one goroutine that runs (running), and pass through mu from one to the next.
+type shard[M Machine] struct {
+	r      *Runtime[M]
+	id     int32
+	epoch  int32
+	ctx    context.Context // ends when the shard is lost
+	cancel context.CancelFunc
+	since  time.Time       // led since
+	before <-chan struct{} // closed when the shard that had this id before is quiet; nil: none had
+	gone   chan struct{}   // closed when this one is lost and quiet
+	signal chan struct{}   // holds one token: the queue has something
+
+	mu      sync.Mutex
+	queue   []message[M]
+	loading bool
+	running bool // a goroutine runs, or is about to
+	lost    bool
+
+	// goroutine
+	m         M
+	ready     bool         // m holds all of the log
+	todo      []message[M] // taken from the queue, not yet run
+	batch     batch        // collected since the last append
+	flight    *flight      // appended, not yet known to be committed; nil if there is none
+	barrier   bool         // an exclusive step's records are not committed yet: nothing else may run
+	nextSweep time.Duration
+}
+
+type message[M Machine] struct {
+	how  How
+	step Step[M]
+	to   *Ticket
+}
+
+// entry is one step's part of a batch.
+type entry struct {
+	first, n int // its records
+	answers  []Answer
+	then     func(Commit) Effects
+}
+
+// batch is what was collected of several steps.
+type batch struct {
+	records []Record
+	entries []entry
+}
+
+// flight is a batch on its way.
+type flight struct {
+	batch
+	offsets []int64
+	done    chan error
+}
+
+func (s *shard[M]) send(msg message[M]) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.lost:
+		return ErrNotCoordinator
+	case s.loading && msg.how&AwaitsLoad == 0:
+		return ErrLoading
+	case len(s.queue) >= s.r.o.MaxQueued:
+		s.r.o.Metrics.Refused.Inc()
+		return ErrQueueFull
+	}
+	s.queue = append(s.queue, msg)
+	if !s.running {
+		s.running = true
+		s.r.wg.Add(1)
+		go s.run()
+		return nil
+	}
+	select {
+	case s.signal <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// lose stops the shard. Without a goroutine the machine is idle: nobody waits for it.
+func (s *shard[M]) lose() {
+	s.mu.Lock()
+	s.lost = true
+	queue, running := s.queue, s.running
+	s.queue = nil
+	s.mu.Unlock()
+	s.cancel()
+	refuse(queue, ErrNotCoordinator)
+	if !running {
+		close(s.gone)
+	}
+}
+
+func refuse[M Machine](msgs []message[M], err error) {
+	for _, m := range msgs {
+		release(Answer{To: m.to, Err: err})
+	}
+}
+
+// release sends an answer. A ticket takes one; whoever asked may be gone.
+func release(answers ...Answer) {
+	for _, a := range answers {
+		if a.To == nil {
+			continue
+		}
+		select {
+		case a.To.result <- result{a.Value, a.Err}:
+		default:
+		}
+	}
+}
+
+// run does what there is to do and returns when the shard is lost or has come to rest.
+func (s *shard[M]) run() {
+	defer s.r.wg.Done()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for s.ctx.Err() == nil {
+		if !s.ready && !s.load() {
+			break
+		}
+		more := s.work()
+		s.flush()
+		if more || !s.ready || len(s.todo) > 0 && s.flight == nil {
+			continue
+		}
+		if s.rest() {
+			return
+		}
+		var done chan error
+		if s.flight != nil {
+			done = s.flight.done
+		}
+		timer.Reset(s.untilWake())
+		select {
+		case <-s.ctx.Done():
+		case <-s.signal:
+		case <-timer.C:
+		case err := <-done:
+			s.settle(err)
+		}
+	}
+	s.end()
+}
+
+// take moves what was sent to the goroutine's own list, once that is empty: what is held up
+// there counts against Options.MaxQueued.
+func (s *shard[M]) take() {
+	s.mu.Lock()
+	s.todo, s.queue = s.queue, nil
+	s.mu.Unlock()
+}
+
+// stepsPerFlush is how many steps run before what they want written is written.
+const stepsPerFlush = 1000
+
+// work runs the steps that may run now, then what is due by time. Requests come first: who
+// spoke in time must not be thrown out because the shard was busy. more tells that it stopped
+// only to let records be written.
+func (s *shard[M]) work() (more bool) {
+	for n := 0; !s.barrier; n++ {
+		if len(s.todo) == 0 {
+			s.take()
+		}
+		if len(s.todo) == 0 {
+			s.todo = nil
+			break
+		}
+		msg := s.todo[0]
+		exclusive := msg.how&Exclusive != 0
+		if exclusive && !s.quiet() {
+			return false
+		}
+		if n == stepsPerFlush {
+			return true
+		}
+		s.todo[0] = message[M]{}
+		s.todo = s.todo[1:]
+		s.absorb(msg.step(s.m, s.r.now(), msg.to))
+		s.barrier = exclusive && !s.quiet()
+	}
+	if s.barrier {
+		return false
+	}
+	now := s.r.now()
+	for i := 0; s.m.Wake() <= now.Mono && i < stepsPerFlush; i++ {
+		s.absorb(s.m.Tick(now))
+	}
+	if s.nextSweep <= now.Mono && s.quiet() {
+		s.nextSweep = now.Mono + s.r.o.SweepEvery()
+		if !s.m.Idle() {
+			s.absorb(s.m.Sweep(now))
+			s.barrier = !s.quiet()
+		}
+	}
+	return false
+}
+
+// quiet tells that every record that was asked for is committed.
+func (s *shard[M]) quiet() bool { return s.flight == nil && len(s.batch.entries) == 0 }
+
+func (s *shard[M]) absorb(e Effects) {
+	if len(e.Records) == 0 {
+		release(e.Answers...)
+		return
+	}
+	b := &s.batch
+	b.entries = append(b.entries, entry{len(b.records), len(e.Records), e.Answers, e.Then})
+	b.records = append(b.records, e.Records...)
+}
+
+// untilWake is how long the goroutine may sleep.
+func (s *shard[M]) untilWake() time.Duration {
+	at := s.m.Wake()
+	if !s.m.Idle() && s.quiet() { // else the commit wakes us, and the sweep comes after it
+		at = min(at, s.nextSweep)
+	}
+	if s.barrier || len(s.todo) > 0 || at == Never { // a commit wakes us, or a request
+		return time.Hour
+	}
+	return max(0, at-s.r.now().Mono)
+}
+
+// rest ends the goroutine when there is nothing to do and nothing to wait for.
+func (s *shard[M]) rest() bool {
+	if len(s.todo) > 0 || !s.quiet() || !s.m.Idle() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) > 0 || s.lost {
+		return false
+	}
+	s.running = false
+	return true
+}
+
+// flush appends what was collected, unless a batch is on its way: one at a time keeps the
+// outcome of each clear, and collects more into the next.
+func (s *shard[M]) flush() {
+	for s.flight == nil && len(s.batch.entries) > 0 && s.ctx.Err() == nil {
+		f := &flight{batch: s.batch}
+		s.batch = batch{}
+		waits, err := s.append(f)
+		switch {
+		case err != nil && len(f.offsets) == 0:
+			s.r.o.Metrics.AppendErrors.Inc()
+			s.r.o.Logger.Warn("coordinator could not write", "coordinator", s.r.o.Name, "shard", s.id, "records", len(f.records), "err", err)
+			s.fail(f, err)
+		case err != nil:
+			s.flight = f
+			s.settle(err)
+		case len(waits) == 0:
+			s.flight = f
+			s.settle(nil)
+		default:
+			f.done = make(chan error, 1)
+			s.flight = f
+			go func() { // ends with s.ctx; end waits for it
+				for _, wait := range waits {
+					if err := wait(s.ctx); err != nil {
+						f.done <- err
+						return
+					}
+				}
+				f.done <- nil
+			}()
+		}
+	}
+}
+
+// append writes a flight as one batch, or as several where one would be too large. Offsets
+// are there for what was appended.
+func (s *shard[M]) append(f *flight) (waits []func(context.Context) error, err error) {
+	limit := s.r.o.MaxBatchBytes()
+	now := s.r.now().Wall
+	for from := 0; from < len(f.records); {
+		to, size := from, 0
+		for to < len(f.records) {
+			size += len(f.records[to].Key) + len(f.records[to].Value) + recordOverhead
+			if to > from && size > limit-batchOverhead {
+				break
+			}
+			to++
+		}
+		data := buildBatch(f.records[from:to], now, s.r.o.Codec())
+		base, wait, err := s.r.o.Store.Append(s.ctx, s.id, s.epoch, data)
+		if err != nil {
+			return waits, err
+		}
+		s.r.o.Metrics.Batches.Inc()
+		s.r.o.Metrics.Records.Add(float64(to - from))
+		for i := range to - from {
+			f.offsets = append(f.offsets, base+int64(i))
+		}
+		if wait != nil {
+			waits = append(waits, wait)
+		}
+		from = to
+	}
+	return waits, nil
+}
+
+// settle takes the outcome of the flight. A flight whose outcome is not known makes the log
+// the only one who knows: the machine is dropped and the log read again.
+func (s *shard[M]) settle(err error) {
+	f := s.flight
+	s.flight, s.barrier = nil, false
+	if err == nil {
+		now := s.r.now()
+		for _, e := range f.entries {
+			if e.then != nil {
+				s.absorb(e.then(Commit{Now: now, Offsets: f.offsets[e.first : e.first+e.n]}))
+			}
+			release(e.answers...)
+		}
+		return
+	}
+	if s.ctx.Err() == nil {
+		s.r.o.Metrics.UnknownWrites.Inc()
+		s.r.o.Logger.Warn("coordinator does not know whether its records are committed; it reads its log again",
+			"coordinator", s.r.o.Name, "shard", s.id, "err", err)
+	}
+	for _, e := range f.entries {
+		refuseAnswers(e.answers, ErrNotCoordinator)
+	}
+	s.drop()
+}
+
+// fail answers a batch of which nothing is in the log, the last step first, so that each
+// finds what it changed as it left it.
+func (s *shard[M]) fail(f *flight, err error) {
+	s.barrier = false
+	now := s.r.now()
+	for i := len(f.entries) - 1; i >= 0; i-- {
+		e := f.entries[i]
+		refuseAnswers(e.answers, err)
+		if e.then != nil {
+			s.absorb(e.then(Commit{Now: now, Err: err}))
+		}
+	}
+}
+
+func refuseAnswers(answers []Answer, err error) {
+	for _, a := range answers {
+		release(Answer{To: a.To, Err: err})
+	}
+}
+
+// drop forgets the machine; everybody who waits is answered.
+func (s *shard[M]) drop() {
+	s.mu.Lock()
+	s.loading = true
+	s.mu.Unlock()
+	if s.ready {
+		release(s.m.Stop()...)
+	}
+	var none M
+	s.m, s.ready = none, false
+	for _, e := range s.batch.entries {
+		refuseAnswers(e.answers, ErrNotCoordinator)
+	}
+	s.batch = batch{}
+}
+
+// end is the last thing of a lost shard's goroutine.
+func (s *shard[M]) end() {
+	if s.flight != nil {
+		if s.flight.done != nil {
+			<-s.flight.done
+		}
+		for _, e := range s.flight.entries {
+			refuseAnswers(e.answers, ErrNotCoordinator)
+		}
+		s.flight = nil
+	}
+	s.drop()
+	refuse(s.todo, ErrNotCoordinator)
+	s.todo = nil
+	close(s.gone)
+}
+
+// load replays the log into a new machine, again and again until it succeeds; false when the
+// shard was lost meanwhile.
+func (s *shard[M]) load() bool {
+	keep := s.todo[:0:0]
+	for _, m := range s.todo {
+		if m.how&AwaitsLoad != 0 {
+			keep = append(keep, m)
+		} else {
+			release(Answer{To: m.to, Err: ErrLoading})
+		}
+	}
+	s.todo = keep
+	if s.before != nil {
+		select {
+		case <-s.before: // what the one before wrote last must be in the log
+		case <-s.ctx.Done():
+			<-s.before
+			return false
+		}
+	}
+	for {
+		select {
+		case s.r.loads <- struct{}{}:
+		case <-s.ctx.Done():
+			return false
+		}
+		start := time.Now()
+		m, n, err := s.replay()
+		<-s.r.loads
+		if err == nil {
+			took := time.Since(start)
+			s.r.o.Metrics.Loads.Inc()
+			s.r.o.Metrics.LoadSeconds.Observe(took.Seconds())
+			if n > 0 {
+				s.r.o.Logger.Info("coordinator has loaded", "coordinator", s.r.o.Name, "shard", s.id, "epoch", s.epoch, "records", n, "took", took)
+			}
+			now := s.r.now()
+			s.m, s.ready, s.barrier = m, true, false
+			s.nextSweep = now.Mono + s.r.o.SweepEvery()
+			s.absorb(m.Start(now))
+			s.mu.Lock()
+			s.loading = false
+			s.mu.Unlock()
+			return true
+		}
+		if s.ctx.Err() != nil {
+			return false
+		}
+		s.r.o.Metrics.LoadErrors.Inc()
+		level := slog.LevelError
+		if errors.Is(err, ErrNotCoordinator) || errors.Is(err, ErrNotAvailable) {
+			level = slog.LevelWarn
+		}
+		s.r.o.Logger.Log(s.ctx, level, "coordinator could not load; it will try again", "coordinator", s.r.o.Name, "shard", s.id, "err", err)
+		retry := time.NewTimer(s.r.o.Retry)
+		select {
+		case <-retry.C:
+		case <-s.ctx.Done():
+			retry.Stop()
+			return false
+		}
+	}
+}
+
+func (s *shard[M]) replay() (m M, n int, err error) {
+	m = s.r.o.New(s.id)
+	for data, err := range s.r.o.Store.Load(s.ctx, s.id, s.epoch) {
+		if err != nil {
+			return m, n, err
+		}
+		read, err := replayBatches(m, data)
+		if n += read; err != nil {
+			return m, n, err
+		}
+	}
+	return m, n, s.ctx.Err()
+}
