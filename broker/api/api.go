@@ -1,0 +1,95 @@
+// Package api answers requests: one typed handler an API, in a file named after it. What
+// concerns every request (its header, its version, the gate before login, decoding, quotas,
+// metrics, encoding) happens once, in serve.go; routes.go has the table of handlers; errors.go
+// turns errors of the rooms below into wire codes. A handler maps a request to calls and an
+// answer and decides nothing that belongs to those rooms.
+package api
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"ottla/broker/auth"
+	"ottla/broker/config"
+	"ottla/broker/controller"
+	"ottla/broker/metadata"
+	"ottla/broker/quota"
+	"ottla/broker/replica"
+	"ottla/coordinator/group"
+	"ottla/log"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// API has what the handlers act on. The exported fields are set by the broker before New and
+// not changed afterwards.
+type API struct {
+	Logger        *slog.Logger
+	Now           func() time.Time
+	BrokerID      int32
+	Meta          *metadata.Holder
+	Config        *config.Store
+	Logs          *log.Manager
+	Replicas      *replica.Manager
+	FetchSessions *FetchSessions
+	ProducerIDs   *ProducerIDs
+	Groups        *group.Coordinator
+	Control       *controller.Controller
+
+	Authorizer auth.Authorizer
+	Quota      quota.Limiter
+	Metrics    *Metrics
+
+	table    []*route // by key; nil where an API is not served
+	versions []kmsg.ApiVersionsResponseApiKey
+}
+
+// New checks that everything a handler needs is there and binds the routes.
+func New(a API) (*API, error) {
+	switch {
+	case a.Logger == nil:
+		return nil, errors.New("api: no logger")
+	case a.Now == nil:
+		return nil, errors.New("api: no clock")
+	case a.Meta == nil:
+		return nil, errors.New("api: no metadata")
+	case a.Authorizer == nil:
+		return nil, errors.New("api: no authorizer")
+	case a.Quota == nil:
+		return nil, errors.New("api: no quota limiter")
+	}
+	if a.Metrics == nil {
+		a.Metrics = NewMetrics(nil)
+	}
+	s := &a
+	s.bind(routes())
+	return s, nil
+}
+
+// bind makes the table of handlers and, from the same rows, what ApiVersions announces.
+func (s *API) bind(rows []route) {
+	for i := range rows {
+		r := &rows[i]
+		for int(r.Key) >= len(s.table) {
+			s.table = append(s.table, nil)
+		}
+		s.table[r.Key] = r
+	}
+	for _, r := range s.table {
+		if r == nil {
+			continue
+		}
+		k := kmsg.NewApiVersionsResponseApiKey()
+		k.ApiKey, k.MinVersion, k.MaxVersion = r.Key, r.Min, r.Max
+		s.versions = append(s.versions, k)
+	}
+}
+
+// row returns the route of a key, nil where it is not served.
+func (s *API) row(key int16) *route {
+	if key < 0 || int(key) >= len(s.table) {
+		return nil
+	}
+	return s.table[key]
+}

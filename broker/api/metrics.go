@@ -1,0 +1,256 @@
+package api
+
+import (
+	"math/bits"
+	"reflect"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"ottla/compat"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Metrics counts and times requests under the names of Kafka's RequestMetrics. What an API
+// takes to be counted is set aside at its first request; quantiles are worked out when they
+// are scraped.
+type Metrics struct {
+	apis     []atomic.Pointer[requestMetrics] // by key
+	unmapped prometheus.Counter
+}
+
+// requestMetrics are one API's. Kafka times by queues; here a request has its handler (local)
+// and what the handler leaves to wait for (remote).
+type requestMetrics struct {
+	name     string
+	versions []atomic.Uint64                 // requests by version
+	errors   [maxErrorCode + 2]atomic.Uint64 // by code, from -1
+	codes    *codes                          // where answers have them
+	total    histogram
+	local    histogram
+	remote   histogram
+}
+
+// maxErrorCode is the highest error code that is counted; Kafka 4.4's is 133.
+const maxErrorCode = 150
+
+// NewMetrics makes the metrics and registers them; a nil registerer leaves them unregistered.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		apis: make([]atomic.Pointer[requestMetrics], compat.APIs[len(compat.APIs)-1].Key+1),
+		unmapped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ottla_errors_without_code_total",
+			Help: "Errors answered as UNKNOWN_SERVER_ERROR because they have no wire code.",
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(m, m.unmapped)
+	}
+	return m
+}
+
+func (m *Metrics) of(a compat.API) *requestMetrics {
+	p := &m.apis[a.Key]
+	if r := p.Load(); r != nil {
+		return r
+	}
+	p.CompareAndSwap(nil, &requestMetrics{
+		name:     a.Name,
+		versions: make([]atomic.Uint64, a.Max+1),
+		codes:    findCodes(reflect.TypeOf(kmsg.ResponseForKey(a.Key)).Elem()),
+	})
+	return p.Load()
+}
+
+// handled counts a request whose handler has returned; whole says that nothing is left to wait
+// for.
+func (m *Metrics) handled(c *call, whole bool) {
+	r := m.of(c.route.API)
+	r.versions[c.header.Version].Add(1)
+	d := time.Since(c.begun)
+	r.local.observe(d)
+	if whole {
+		r.remote.observe(0)
+		r.total.observe(d)
+	}
+	c.handled = d
+}
+
+// answered counts the errors in an answer.
+func (m *Metrics) answered(c *call, resp kmsg.Response) {
+	r := m.of(c.route.API)
+	if r.codes != nil {
+		r.codes.count(reflect.ValueOf(resp).Elem(), &r.errors)
+	}
+}
+
+// codes says which fields of an answer's struct are, or contain, error codes; nil where none.
+type codes struct {
+	own    []int
+	inside []codesInside
+}
+
+type codesInside struct {
+	field  int
+	repeat bool
+	codes  *codes
+}
+
+func findCodes(t reflect.Type) *codes {
+	var c codes
+	for i := range t.NumField() {
+		f := t.Field(i)
+		inner, repeat := f.Type, f.Type.Kind() == reflect.Slice
+		if repeat {
+			inner = inner.Elem()
+		}
+		switch {
+		case f.Name == "ErrorCode" && f.Type.Kind() == reflect.Int16:
+			c.own = append(c.own, i)
+		case inner.Kind() == reflect.Struct:
+			if in := findCodes(inner); in != nil {
+				c.inside = append(c.inside, codesInside{i, repeat, in})
+			}
+		}
+	}
+	if c.own == nil && c.inside == nil {
+		return nil
+	}
+	return &c
+}
+
+func (c *codes) count(v reflect.Value, into *[maxErrorCode + 2]atomic.Uint64) {
+	for _, i := range c.own {
+		if code := v.Field(i).Int(); code != 0 && code >= -1 && code <= maxErrorCode {
+			into[code+1].Add(1)
+		}
+	}
+	for _, in := range c.inside {
+		f := v.Field(in.field)
+		if !in.repeat {
+			in.codes.count(f, into)
+			continue
+		}
+		for i := range f.Len() {
+			in.codes.count(f.Index(i), into)
+		}
+	}
+}
+
+// waited counts the second stage of a request, when it is over.
+func (m *Metrics) waited(c *call) {
+	r := m.of(c.route.API)
+	d := time.Since(c.begun)
+	r.remote.observe(d - c.handled)
+	r.total.observe(d)
+}
+
+var (
+	requestLabels = []string{"request"}
+
+	requestsDesc = prometheus.NewDesc("kafka_network_requestmetrics_requests_total",
+		"Requests by API and version.", []string{"request", "version"}, nil)
+	errorsDesc = prometheus.NewDesc("kafka_network_requestmetrics_errors_total",
+		"Error codes in answers, by API and error.", []string{"request", "error"}, nil)
+	totalDesc = prometheus.NewDesc("kafka_network_requestmetrics_totaltimems",
+		"Milliseconds from a request's arrival to its encoded answer.", requestLabels, nil)
+	localDesc = prometheus.NewDesc("kafka_network_requestmetrics_localtimems",
+		"Milliseconds in a request's handler, its waiting included where it waits there.", requestLabels, nil)
+	remoteDesc = prometheus.NewDesc("kafka_network_requestmetrics_remotetimems",
+		"Milliseconds for which an answer waited for replicas or the disk.", requestLabels, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range [...]*prometheus.Desc{requestsDesc, errorsDesc, totalDesc, localDesc, remoteDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for i := range m.apis {
+		r := m.apis[i].Load()
+		if r == nil {
+			continue
+		}
+		for v := range r.versions {
+			if n := r.versions[v].Load(); n > 0 {
+				ch <- prometheus.MustNewConstMetric(requestsDesc, prometheus.CounterValue, float64(n), r.name, strconv.Itoa(v))
+			}
+		}
+		for i := range r.errors {
+			if n := r.errors[i].Load(); n > 0 {
+				ch <- prometheus.MustNewConstMetric(errorsDesc, prometheus.CounterValue, float64(n), r.name, errorName(int16(i-1)))
+			}
+		}
+		ch <- r.total.summary(totalDesc, r.name)
+		ch <- r.local.summary(localDesc, r.name)
+		ch <- r.remote.summary(remoteDesc, r.name)
+	}
+}
+
+// errorName is Kafka's name of an error code.
+func errorName(code int16) string {
+	if k := kerr.TypedErrorForCode(code); k != nil {
+		return k.Message
+	}
+	return strconv.Itoa(int(code))
+}
+
+// histogram counts durations in buckets of a quarter of a power of two microseconds, which is
+// exact enough for quantiles and costs an addition. The last bucket holds whatever is longer
+// than an hour.
+type histogram struct {
+	sum     atomic.Int64 // nanoseconds
+	buckets [32 * 4]atomic.Uint64
+}
+
+func (h *histogram) observe(d time.Duration) {
+	h.sum.Add(int64(d))
+	h.buckets[bucket(d)].Add(1)
+}
+
+// bucket returns the number of a duration's bucket: the power of two and the two bits below it.
+func bucket(d time.Duration) int {
+	us := uint64(max(d, 0) / time.Microsecond)
+	if us < 4 {
+		return int(us)
+	}
+	n := bits.Len64(us)
+	return min((n-2)*4+int(us>>(n-3)&3), 32*4-1)
+}
+
+// bound returns the middle of a bucket in milliseconds.
+func bound(i int) float64 {
+	if i < 4 {
+		return float64(i) / 1e3
+	}
+	n, low := i/4+2, uint64(i%4+4)
+	return float64(low<<(n-3)*2+1<<(n-3)) / 2e3
+}
+
+var quantiles = [...]float64{0.5, 0.75, 0.95, 0.98, 0.99, 0.999}
+
+func (h *histogram) summary(d *prometheus.Desc, labels ...string) prometheus.Metric {
+	var counts [len(h.buckets)]uint64
+	var n uint64
+	for i := range h.buckets {
+		counts[i] = h.buckets[i].Load()
+		n += counts[i]
+	}
+	values := make(map[float64]float64, len(quantiles))
+	for _, q := range quantiles {
+		rank, seen := uint64(q*float64(n)), uint64(0)
+		for i, c := range counts {
+			if seen += c; c > 0 && seen >= max(rank, 1) {
+				values[q] = bound(i)
+				break
+			}
+		}
+	}
+	return prometheus.MustNewConstSummary(d, n, float64(h.sum.Load())/1e6, values, labels...)
+}

@@ -1,0 +1,289 @@
+// Package broker wires one running broker out of its rooms: New, Run, Close. It decides nothing
+// but the order in which they start and stop.
+//
+// A start goes from what is on disk to what others see: settings, directories, registry, logs,
+// then the sockets are bound, the controller registers the broker and makes it leader, and only
+// when all of that holds are connections accepted. A stop goes the other way: no more requests,
+// then the coordinators, the replicas, the registration, the logs with their checkpoints.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"ottla/broker/api"
+	"ottla/broker/auth"
+	"ottla/broker/config"
+	"ottla/broker/controller"
+	"ottla/broker/follow"
+	"ottla/broker/metadata"
+	"ottla/broker/metrics"
+	"ottla/broker/quota"
+	"ottla/broker/registry"
+	"ottla/broker/replica"
+	"ottla/broker/server"
+	"ottla/coordinator/group"
+	"ottla/log"
+	"ottla/log/vfs"
+	"ottla/protocol"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// registryFile is the embedded registry's file in metadata.log.dir, or in the first log directory.
+const registryFile = "ottla.registry"
+
+// Modes of a broker, as the ready line names them.
+const (
+	ModeEmbedded = "embedded"
+	ModeMemory   = "in-memory"
+)
+
+// Options are what a broker is made of.
+type Options struct {
+	Settings map[string]string // static settings by Kafka's names
+	InMemory bool              // nothing on disk: logs and registry are gone at Close
+	HTTP     string            // address of /metrics, /healthz, /readyz; empty: none
+	Logger   *slog.Logger      // nil: nothing is logged
+	Level    *slog.LevelVar    // the logger's level, if it can be changed at run time
+	Version  string
+	Now      func() time.Time // nil: time.Now
+	Ready    func(Ready)      // called once, when requests are served
+}
+
+// Ready says where and how a broker serves.
+type Ready struct {
+	Addresses []string // one a socket: NAME://host:port
+	DataDir   string   // empty in memory
+	Mode      string
+}
+
+// Broker is one broker.
+type Broker struct {
+	opts   Options
+	log    *slog.Logger
+	config *config.Store
+	meta   *metadata.Holder
+
+	tree       registry.Tree
+	logs       *log.Manager
+	follower   *follow.Follower
+	replicas   *replica.Manager
+	groups     *group.Coordinator
+	controller *controller.Controller
+	server     *server.Server
+	http       *metrics.Server // nil: none
+
+	close sync.Once
+}
+
+// New opens everything that a broker has, becomes leader of its partitions and binds its sockets;
+// Run serves. An error names what is wrong with which setting, directory or address.
+func New(o Options) (_ *Broker, err error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	b := &Broker{opts: o, log: o.Logger, meta: metadata.NewHolder()}
+	defer func() {
+		if err != nil {
+			b.Close()
+		}
+	}()
+	reg := prometheus.NewRegistry()
+	fs := vfs.OS()
+	if o.InMemory {
+		fs = vfs.NewMemory()
+	}
+
+	dirs, err := b.openDirs(fs)
+	if err != nil {
+		return nil, err
+	}
+	settings := b.config.Broker()
+	var clusterID string
+	if err = b.openRegistry(settings); err == nil {
+		clusterID, err = registry.ClusterID(b.tree, dirs.ClusterID())
+	}
+	if err == nil {
+		b.logs, err = log.OpenManager(logOptions(b, fs, dirs, clusterID, reg))
+	}
+	if err != nil {
+		dirs.Close()
+		return nil, err
+	}
+	b.meta.Store(&metadata.Picture{ClusterID: clusterID, Controller: -1, Topics: map[string]*metadata.Topic{}, ByID: map[metadata.ID]*metadata.Topic{}})
+
+	b.follower = follow.New(follow.Options{Tree: b.tree, Applier: applier{b.config}, Logger: b.log, Now: o.Now})
+	if err := b.follower.Load(); err != nil {
+		return nil, err
+	}
+	if err := b.logs.Load(); err != nil {
+		return nil, err
+	}
+	b.replicas = replica.New(replica.Options{
+		BrokerID: settings.ID, Logs: b.logs, Meta: b.meta,
+		MinISR:     func(topic string) int { return int(b.config.Topic(topic).MinInsyncReplicas) },
+		LogOptions: func(topic string) *log.Options { return &b.config.Topic(topic).Log },
+		Watch:      []replica.Watcher{watcher{b}},
+		Now:        o.Now, Logger: b.log, Registerer: reg,
+	})
+	b.groups = group.New(groupConfig(b, reg))
+	handler, err := api.New(api.API{
+		Logger: b.log, Now: o.Now, BrokerID: settings.ID, Meta: b.meta, Config: b.config, Logs: b.logs, Replicas: b.replicas, Groups: b.groups,
+		FetchSessions: api.NewFetchSessions(int(settings.MaxIncrementalFetchSessionCacheSlots), reg),
+		ProducerIDs:   api.NewProducerIDs(func(ctx context.Context) (int64, int64, error) { return b.controller.AllocateProducerIDs(ctx) }),
+		Control:       b.newController(settings, reg),
+		Authorizer:    auth.AllowAll{}, Quota: quota.Unlimited{}, Metrics: api.NewMetrics(reg),
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.server, err = server.Listen(serverOptions(b, func(c protocol.Conn) server.Session { return handler.Open(c) }, reg))
+	if err != nil {
+		return nil, err
+	}
+	if err := b.controller.Start(context.Background()); err != nil {
+		return nil, err
+	}
+	if err := b.follower.Load(); err != nil { // sets the watches on nodes that the start has made
+		return nil, err
+	}
+	if o.HTTP != "" {
+		if b.http, err = metrics.Serve(o.HTTP, reg, b.log); err != nil {
+			b.log.Warn("metrics and health are not served", "addr", o.HTTP, "err", err)
+		}
+	}
+	return b, nil
+}
+
+// openDirs reads the settings and locks the log directories. A directory says which broker it
+// is of, which counts where no setting does.
+func (b *Broker) openDirs(fs vfs.FS) (*log.Dirs, error) {
+	var err error
+	if b.config, err = config.New(config.Options{Settings: b.opts.Settings, Logger: b.log, Level: b.opts.Level}); err != nil {
+		return nil, err
+	}
+	dirs, err := log.LockDirs(fs, b.config.Broker().LogDirs)
+	if err != nil {
+		return nil, err
+	}
+	if id := dirs.BrokerID(); id >= 0 && !b.config.Broker().IDSet && id != b.config.Broker().ID {
+		settings := map[string]string{}
+		for k, v := range b.opts.Settings {
+			settings[k] = v
+		}
+		settings["node.id"] = fmt.Sprint(id)
+		b.config, err = config.New(config.Options{Settings: settings, Logger: b.log, Level: b.opts.Level})
+		if err != nil {
+			dirs.Close()
+			return nil, err
+		}
+	}
+	return dirs, nil
+}
+
+func (b *Broker) openRegistry(settings *config.Broker) (err error) {
+	if b.opts.InMemory {
+		b.tree = registry.OpenMemory()
+		return nil
+	}
+	dir := settings.MetadataLogDir
+	if dir == "" {
+		dir = settings.LogDirs[0]
+	}
+	b.tree, err = registry.OpenFile(filepath.Join(dir, registryFile))
+	return err
+}
+
+// Addrs are the sockets that the broker listens on.
+func (b *Broker) Addrs() []server.Bound { return b.server.Addrs() }
+
+// Run serves until ctx ends or something fails that the broker cannot do without, and then
+// closes it. It returns nil after the former.
+func (b *Broker) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// Requests end before what they need: the rooms run on a context of their own.
+	rooms, stopRooms := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRooms()
+	var inner, outer sync.WaitGroup
+	run := func(wg *sync.WaitGroup, name string, c context.Context, f func(context.Context) error) {
+		wg.Go(func() {
+			if err := f(c); err != nil && c.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	run(&inner, "controller", rooms, b.controller.Run)
+	run(&inner, "registry", rooms, b.follower.Run)
+	run(&inner, "topics", rooms, b.forgetTopics)
+	run(&outer, "server", ctx, b.server.Run)
+	if b.http != nil {
+		b.http.SetReady(true)
+	}
+	if b.opts.Ready != nil {
+		b.opts.Ready(b.ready())
+	}
+	<-ctx.Done()
+	cause := context.Cause(ctx)
+	if b.http != nil {
+		b.http.SetReady(false)
+	}
+	outer.Wait()
+	b.groups.Close()
+	b.replicas.Close()
+	stopRooms()
+	inner.Wait()
+	if err := b.Close(); err != nil {
+		return err
+	}
+	if errors.Is(cause, context.Canceled) {
+		return nil
+	}
+	return cause
+}
+
+func (b *Broker) ready() Ready {
+	r := Ready{Mode: ModeMemory}
+	if !b.opts.InMemory {
+		r.Mode, r.DataDir = ModeEmbedded, b.config.Broker().LogDirs[0]
+	}
+	for _, a := range b.server.Addrs() {
+		r.Addresses = append(r.Addresses, a.Listener+"://"+a.Addr.String())
+	}
+	return r
+}
+
+// Close gives up everything, whether or not the broker ran. Its error is what could not be
+// written in the end.
+func (b *Broker) Close() (err error) {
+	b.close.Do(func() {
+		if b.server != nil {
+			b.server.Close()
+		}
+		if b.groups != nil {
+			b.groups.Close()
+		}
+		if b.replicas != nil {
+			b.replicas.Close()
+		}
+		if b.tree != nil {
+			err = errors.Join(err, b.tree.Close())
+		}
+		if b.logs != nil {
+			err = errors.Join(err, b.logs.Close())
+		}
+		if b.http != nil {
+			b.http.Close()
+		}
+	})
+	return err
+}

@@ -1,0 +1,128 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"ottla/broker/config"
+	"ottla/broker/server"
+	"ottla/coordinator/group"
+	"ottla/log"
+	"ottla/log/vfs"
+	"ottla/protocol"
+	"ottla/protocol/record"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ms is a setting in milliseconds as a duration; what is too long for one is the longest.
+func ms(n int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(min(n, most)) * time.Millisecond
+}
+
+func logOptions(b *Broker, fs vfs.FS, dirs *log.Dirs, clusterID string, reg prometheus.Registerer) log.ManagerOptions {
+	c := b.config.Broker()
+	return log.ManagerOptions{
+		FS: fs, Locked: dirs, BrokerID: c.ID, ClusterID: clusterID,
+		TopicOptions:        func(topic string) *log.Options { return &b.config.Topic(topic).Log },
+		Now:                 b.opts.Now,
+		Logger:              b.log,
+		Registerer:          reg,
+		RecoveryThreads:     int(c.NumRecoveryThreadsPerDataDir),
+		RetentionCheck:      ms(c.LogRetentionCheckIntervalMs),
+		FlushScheduler:      ms(c.LogFlushSchedulerIntervalMs),
+		FlushCheckpoint:     ms(c.LogFlushOffsetCheckpointIntervalMs),
+		StartCheckpoint:     ms(c.LogFlushStartOffsetCheckpointIntervalMs),
+		WatermarkCheckpoint: ms(c.ReplicaHighWatermarkCheckpointIntervalMs),
+		InitialTaskDelay:    ms(c.LogInitialTaskDelayMs),
+		ProducerExpiry:      ms(c.ProducerIDExpirationMs),
+		ProducerExpiryCheck: ms(c.ProducerIDExpirationCheckIntervalMs),
+		OnDirFailure: func(path string, err error) {
+			b.log.Error("log directory is offline", "dir", path, "err", err)
+			b.replicas.DirFailed(path)
+		},
+	}
+}
+
+func serverOptions(b *Broker, open func(protocol.Conn) server.Session, reg prometheus.Registerer) server.Options {
+	c := b.config.Broker()
+	o := server.Options{
+		Open:                  open,
+		MaxRequestBytes:       int(c.SocketRequestMaxBytes),
+		MaxOtherBytes:         int(c.RequestMaxBytes),
+		QueuedMaxRequestBytes: c.QueuedMaxRequestBytes,
+		MaxConnections:        int(c.MaxConnections),
+		MaxConnectionsPerIP:   int(c.MaxConnectionsPerIP),
+		IdleTimeout:           ms(c.ConnectionsMaxIdleMs),
+		SendBuffer:            int(c.SocketSendBufferBytes),
+		ReceiveBuffer:         int(c.SocketReceiveBufferBytes),
+		Backlog:               int(c.SocketListenBacklogSize),
+		Logger:                b.log,
+		Registerer:            reg,
+	}
+	if len(c.MaxConnectionsPerIPOverrides) > 0 {
+		o.PerIPOverrides = make(map[string]int, len(c.MaxConnectionsPerIPOverrides))
+		for host, n := range c.MaxConnectionsPerIPOverrides {
+			o.PerIPOverrides[host] = int(n)
+		}
+	}
+	for _, l := range c.Listeners {
+		o.Listeners = append(o.Listeners, server.Listener{Name: l.Name, Protocol: l.Protocol, Host: l.Host, Port: l.Port})
+	}
+	return o
+}
+
+// groupOptions are the settings of groups that are in force.
+func groupOptions(c *config.Store) *group.Options {
+	b := c.Broker()
+	return &group.Options{
+		MinSessionTimeout:     ms(b.GroupMinSessionTimeoutMs),
+		MaxSessionTimeout:     ms(b.GroupMaxSessionTimeoutMs),
+		InitialRebalanceDelay: ms(b.GroupInitialRebalanceDelayMs),
+		MaxSize:               int(b.GroupMaxSize),
+		MetadataMaxBytes:      int(b.OffsetMetadataMaxBytes),
+		Retention:             ms(b.OffsetsRetentionMinutes * time.Minute.Milliseconds()),
+		RetentionCheck:        ms(b.OffsetsRetentionCheckIntervalMs),
+		CommitTimeout:         ms(b.OffsetsCommitTimeoutMs),
+		Partitions:            int32(b.OffsetsTopicNumPartitions),
+		Replication:           int16(b.OffsetsTopicReplicationFactor),
+		SegmentBytes:          b.OffsetsTopicSegmentBytes,
+		Codec:                 record.Codec(b.OffsetsTopicCompressionCodec),
+		BatchBytes:            int(c.Topic(group.Topic).Log.MaxMessageBytes),
+	}
+}
+
+// groupConfig is what the group coordinator is made from.
+func groupConfig(b *Broker, reg prometheus.Registerer) group.Config {
+	return group.Config{
+		Store:   groupStore{b},
+		Topics:  topicMaker{b},
+		Options: func() *group.Options { return groupOptions(b.config) },
+		Partitions: func() int32 {
+			if t := b.meta.Load().Topics[group.Topic]; t != nil {
+				return int32(len(t.Partitions))
+			}
+			return 0
+		},
+		EndOffset: func(topic string, partition int32) (int64, bool) {
+			if l := b.logs.Log(topic, partition); l != nil {
+				return l.HighWatermark(), true
+			}
+			return 0, false
+		},
+		Now: b.opts.Now, Logger: b.log, Registerer: reg,
+	}
+}
+
+// topicMaker creates topics for the coordinators, with at most as many replicas as there are
+// brokers alive.
+type topicMaker struct{ b *Broker }
+
+func (m topicMaker) EnsureTopic(ctx context.Context, name string, partitions int32, replication int16, configs map[string]string) error {
+	if err := m.b.createTopic(ctx, name, partitions, replication, configs); err != nil {
+		return fmt.Errorf("create topic %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"ottla/broker/config"
+	"ottla/broker/controller"
+	"ottla/broker/metadata"
+	"ottla/broker/replica"
+	"ottla/compat"
+	"ottla/coordinator"
+	"ottla/coordinator/group"
+	"ottla/log"
+	"ottla/protocol/record"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// loadBytes is how much of an internal topic is read at a time when a coordinator loads.
+const loadBytes = 1 << 20
+
+// newController makes the controller, and this broker as it and others reach it.
+func (b *Broker) newController(settings *config.Broker, reg prometheus.Registerer) *controller.Controller {
+	b.controller = controller.New(controller.Options{
+		Tree: b.tree, BrokerID: settings.ID,
+		Registration: b.registration,
+		Own: &controller.Own{
+			Meta:  b.meta,
+			Epoch: func() int64 { return b.controller.BrokerEpoch() },
+			Lead:  b.lead,
+			Stop:  b.stopReplicas,
+		},
+		Defaults: func() (int32, int16) {
+			c := b.config.Broker()
+			return int32(c.NumPartitions), int16(c.DefaultReplicationFactor)
+		},
+		Unclean:    func(topic string) bool { return b.config.Topic(topic).UncleanLeaderElection },
+		Applied:    b.follower.Applied,
+		Logger:     b.log,
+		Registerer: reg,
+		Now:        b.opts.Now,
+	})
+	return b.controller
+}
+
+// registration is how the broker is known to clients and to other brokers. A port of 0 is that
+// of the listener of the same name.
+func (b *Broker) registration() compat.BrokerNode {
+	c := b.config.Broker()
+	n := compat.BrokerNode{Rack: c.BrokerRack, JMXPort: -1, Timestamp: b.opts.Now().UnixMilli()}
+	for _, l := range c.Advertised {
+		port := l.Port
+		if port == 0 {
+			port = b.server.Port(l.Name)
+		}
+		n.Endpoints = append(n.Endpoints, compat.Endpoint{Listener: l.Name, Protocol: l.Protocol, Host: l.Host, Port: int32(port)})
+	}
+	return n
+}
+
+// lead takes over partitions that the controller gives to this broker. Settings of topics are
+// read first: a log is made with those that it was created with.
+func (b *Broker) lead(_ context.Context, r *controller.LeaderAndIsr) []controller.PartitionError {
+	states := make([]replica.State, len(r.Partitions))
+	var topics []string
+	for i := range r.Partitions {
+		s := &r.Partitions[i]
+		states[i] = replica.State{
+			Topic: s.Topic, ID: s.ID, Partition: s.Partition, Leader: s.Leader, LeaderEpoch: s.LeaderEpoch,
+			ISR: s.ISR, Replicas: s.Replicas, PartitionEpoch: s.PartitionEpoch, New: s.New,
+		}
+		if s.New && (len(topics) == 0 || topics[len(topics)-1] != s.Topic) {
+			topics = append(topics, s.Topic)
+		}
+	}
+	if err := b.follower.Topics(topics...); err != nil {
+		b.log.Error("settings of new topics not read", "err", err)
+	}
+	var failed []controller.PartitionError
+	for k, err := range b.replicas.Apply(states) {
+		if errors.Is(err, log.ErrStorage) {
+			err = fmt.Errorf("%w: %w", controller.ErrReplicaStorage, err)
+		}
+		failed = append(failed, controller.PartitionError{Topic: k.Topic, Partition: k.Partition, Err: err})
+	}
+	return failed
+}
+
+func (b *Broker) stopReplicas(_ context.Context, r *controller.StopReplica) []controller.PartitionError {
+	var failed []controller.PartitionError
+	for _, s := range r.Partitions {
+		if err := b.replicas.Stop(s.Topic, s.Partition, s.Delete); err != nil {
+			failed = append(failed, controller.PartitionError{Topic: s.Topic, Partition: s.Partition, Err: err})
+		}
+	}
+	return failed
+}
+
+// forgetTopics drops what is kept of topics that are gone from the picture: their settings, and
+// the offsets that groups have committed for them.
+func (b *Broker) forgetTopics(ctx context.Context) error {
+	was, changed := b.meta.Next()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+		var now *metadata.Picture
+		now, changed = b.meta.Next()
+		var names []string
+		var gone []group.DeletedTopic
+		for name, t := range was.Topics {
+			if is := now.Topics[name]; is == nil || is.ID != t.ID {
+				gone = append(gone, group.DeletedTopic{Name: name, ID: t.ID})
+				if is == nil {
+					names = append(names, name)
+				}
+			}
+		}
+		was = now
+		if len(gone) == 0 {
+			continue
+		}
+		b.follower.Forget(names...)
+		if err := b.groups.TopicsDeleted(ctx, gone); err != nil && ctx.Err() == nil {
+			b.log.Error("committed offsets of deleted topics not removed", "err", err)
+		}
+	}
+}
+
+func (b *Broker) createTopic(ctx context.Context, name string, partitions int32, replication int16, configs map[string]string) error {
+	alive := max(1, len(b.meta.Load().Brokers))
+	r := b.controller.CreateTopics(ctx, []controller.NewTopic{{
+		Name: name, Partitions: partitions, Replication: int16(min(int(replication), alive)), Configs: configs,
+	}}, false)[0]
+	if errors.Is(r.Err, controller.ErrTopicExists) {
+		return nil
+	}
+	return r.Err
+}
+
+// applier hands settings from the registry to the store.
+type applier struct{ store *config.Store }
+
+func (a applier) ApplyConfig(kind, name string, values map[string]string) {
+	a.store.Apply(kind, name, values)
+}
+
+// watcher tells the group coordinator which partitions of its topic this broker leads.
+type watcher struct{ b *Broker }
+
+func (w watcher) Led(topic string, partition, epoch int32) {
+	if topic == group.Topic {
+		w.b.groups.Led(partition, epoch)
+	}
+}
+
+func (w watcher) Lost(topic string, partition int32) {
+	if topic == group.Topic {
+		w.b.groups.Lost(partition)
+	}
+}
+
+// groupStore keeps the records of groups in the partitions of their topic.
+type groupStore struct{ b *Broker }
+
+func (s groupStore) Append(_ context.Context, shard, epoch int32, batch []byte) (int64, func(context.Context) error, error) {
+	p, err := s.b.replicas.Leader(group.Topic, shard)
+	if err != nil {
+		return 0, nil, storeError(err)
+	}
+	done, wait, err := p.AppendIn(epoch, log.Append{Records: batch, Origin: record.Coordinator})
+	if err != nil {
+		return 0, nil, storeError(err)
+	}
+	if wait == nil {
+		return done.First, nil, nil
+	}
+	return done.First, func(ctx context.Context) error { return storeError(wait(ctx)) }, nil
+}
+
+func (s groupStore) Load(ctx context.Context, shard, epoch int32) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		p, err := s.b.replicas.Leader(group.Topic, shard)
+		if err != nil {
+			yield(nil, storeError(err))
+			return
+		}
+		l, err := p.Local(-1, true)
+		if err != nil {
+			yield(nil, storeError(err))
+			return
+		}
+		end := l.End()
+		var buf []byte
+		for at := l.Start(); at < end; {
+			if err := ctx.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+			chunk, err := l.Read(at, end, loadBytes, true)
+			if err != nil {
+				yield(nil, storeError(err))
+				return
+			}
+			if chunk.Range == nil {
+				break
+			}
+			n := int(chunk.Range.Len())
+			if cap(buf) < n {
+				buf = make([]byte, n)
+			}
+			_, err = chunk.Range.ReadAt(buf[:n], 0)
+			chunk.Range.Release()
+			if err != nil {
+				yield(nil, storeError(err))
+				return
+			}
+			for rest := buf[:n]; len(rest) > 0; {
+				var batch record.Batch
+				if batch, rest, err = record.Split(rest); err != nil {
+					break // the read ended within a batch
+				}
+				if at = batch.NextOffset(); !yield(batch, nil) {
+					return
+				}
+			}
+		}
+		if err := p.AwaitCommit(ctx, epoch, end); err != nil {
+			yield(nil, storeError(err))
+		}
+	}
+}
+
+// storeError says what an error of a partition means to a coordinator.
+func storeError(err error) error {
+	var as error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, replica.ErrNotLeader), errors.Is(err, replica.ErrOffline), errors.Is(err, log.ErrStorage), errors.Is(err, log.ErrClosed):
+		as = coordinator.ErrNotCoordinator
+	case errors.Is(err, replica.ErrUnknownPartition), errors.Is(err, replica.ErrNotEnoughReplicas), errors.Is(err, replica.ErrNotEnoughReplicasAfterAppend), errors.Is(err, replica.ErrTimedOut):
+		as = coordinator.ErrNotAvailable
+	case errors.Is(err, record.ErrTooLarge), errors.Is(err, log.ErrTooLarge):
+		as = coordinator.ErrTooLarge
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w", as, err)
+}
