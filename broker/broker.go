@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -37,6 +38,9 @@ import (
 
 // registryFile is the embedded registry's file in metadata.log.dir, or in the first log directory.
 const registryFile = "ottla.registry"
+
+// trimAfter is how long after its start a broker gives back the memory that only the start needed.
+const trimAfter = time.Second
 
 // Modes of a broker, as the ready line names them.
 const (
@@ -225,6 +229,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	run(&inner, "controller", rooms, b.controller.Run)
 	run(&inner, "registry", rooms, b.follower.Run)
 	run(&inner, "topics", rooms, b.forgetTopics)
+	run(&inner, "watchdog", rooms, b.watchLoading)
 	run(&outer, "server", ctx, b.server.Run)
 	if b.http != nil {
 		b.http.SetReady(true)
@@ -232,7 +237,15 @@ func (b *Broker) Run(ctx context.Context) error {
 	if b.opts.Ready != nil {
 		b.opts.Ready(b.ready())
 	}
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-time.After(trimAfter):
+		debug.FreeOSMemory() // what the start has allocated
+		if err := trimBinary(); err != nil {
+			b.log.Debug("memory of the start not given back", "err", err)
+		}
+		<-ctx.Done()
+	}
 	cause := context.Cause(ctx)
 	if b.http != nil {
 		b.http.SetReady(false)

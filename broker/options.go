@@ -41,7 +41,9 @@ func logOptions(b *Broker, fs vfs.FS, dirs *log.Dirs, clusterID string, reg prom
 		ProducerExpiryCheck: ms(c.ProducerIDExpirationCheckIntervalMs),
 		OnDirFailure: func(path string, err error) {
 			b.log.Error("log directory is offline", "dir", path, "err", err)
-			b.replicas.DirFailed(path)
+			if b.replicas != nil { // else the start finds the logs offline by itself
+				b.replicas.DirFailed(path)
+			}
 		},
 	}
 }
@@ -53,8 +55,7 @@ func serverOptions(b *Broker, open func(protocol.Conn) server.Session, reg prome
 		MaxRequestBytes:       int(c.SocketRequestMaxBytes),
 		MaxOtherBytes:         int(c.RequestMaxBytes),
 		QueuedMaxRequestBytes: c.QueuedMaxRequestBytes,
-		MaxConnections:        int(c.MaxConnections),
-		MaxConnectionsPerIP:   int(c.MaxConnectionsPerIP),
+		Limits:                b.limits,
 		IdleTimeout:           ms(c.ConnectionsMaxIdleMs),
 		SendBuffer:            int(c.SocketSendBufferBytes),
 		ReceiveBuffer:         int(c.SocketReceiveBufferBytes),
@@ -62,16 +63,23 @@ func serverOptions(b *Broker, open func(protocol.Conn) server.Session, reg prome
 		Logger:                b.log,
 		Registerer:            reg,
 	}
-	if len(c.MaxConnectionsPerIPOverrides) > 0 {
-		o.PerIPOverrides = make(map[string]int, len(c.MaxConnectionsPerIPOverrides))
-		for host, n := range c.MaxConnectionsPerIPOverrides {
-			o.PerIPOverrides[host] = int(n)
-		}
-	}
 	for _, l := range c.Listeners {
 		o.Listeners = append(o.Listeners, server.Listener{Name: l.Name, Protocol: l.Protocol, Host: l.Host, Port: l.Port})
 	}
 	return o
+}
+
+// limits are those of connections, which can be changed while the broker runs.
+func (b *Broker) limits() (server.Limits, <-chan struct{}) {
+	c, changed := b.config.Next()
+	l := server.Limits{Connections: int(c.MaxConnections), PerIP: int(c.MaxConnectionsPerIP)}
+	if len(c.MaxConnectionsPerIPOverrides) > 0 {
+		l.Overrides = make(map[string]int, len(c.MaxConnectionsPerIPOverrides))
+		for host, n := range c.MaxConnectionsPerIPOverrides {
+			l.Overrides[host] = int(n)
+		}
+	}
+	return l, changed
 }
 
 // groupOptions are the settings of groups that are in force.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"ottla/broker/config"
 	"ottla/broker/controller"
@@ -19,8 +20,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// loadBytes is how much of an internal topic is read at a time when a coordinator loads.
-const loadBytes = 1 << 20
+// How often the watchdog looks, and for how long a coordinator may load before it says so.
+const (
+	loadingCheck = 30 * time.Second
+	loadingLate  = 30 * time.Second
+)
 
 // newController makes the controller, and this broker as it and others reach it.
 func (b *Broker) newController(settings *config.Broker, reg prometheus.Registerer) *controller.Controller {
@@ -132,6 +136,23 @@ func (b *Broker) forgetTopics(ctx context.Context) error {
 	}
 }
 
+// watchLoading compares what this broker leads with what its coordinators have loaded, and says
+// what hangs.
+func (b *Broker) watchLoading(ctx context.Context) error {
+	t := time.NewTicker(loadingCheck)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+			if late := b.groups.Unloaded(loadingLate); len(late) > 0 {
+				b.log.Warn("coordinator is still loading", "topic", group.Topic, "partitions", late)
+			}
+		}
+	}
+}
+
 func (b *Broker) createTopic(ctx context.Context, name string, partitions int32, replication int16, configs map[string]string) error {
 	alive := max(1, len(b.meta.Load().Brokers))
 	r := b.controller.CreateTopics(ctx, []controller.NewTopic{{
@@ -190,48 +211,10 @@ func (s groupStore) Load(ctx context.Context, shard, epoch int32) iter.Seq2[[]by
 			yield(nil, storeError(err))
 			return
 		}
-		l, err := p.Local(-1, true)
-		if err != nil {
-			yield(nil, storeError(err))
-			return
-		}
-		end := l.End()
-		var buf []byte
-		for at := l.Start(); at < end; {
-			if err := ctx.Err(); err != nil {
-				yield(nil, err)
+		for batch, err := range p.Replay(ctx, epoch) {
+			if !yield(batch, storeError(err)) {
 				return
 			}
-			chunk, err := l.Read(at, end, loadBytes, true)
-			if err != nil {
-				yield(nil, storeError(err))
-				return
-			}
-			if chunk.Range == nil {
-				break
-			}
-			n := int(chunk.Range.Len())
-			if cap(buf) < n {
-				buf = make([]byte, n)
-			}
-			_, err = chunk.Range.ReadAt(buf[:n], 0)
-			chunk.Range.Release()
-			if err != nil {
-				yield(nil, storeError(err))
-				return
-			}
-			for rest := buf[:n]; len(rest) > 0; {
-				var batch record.Batch
-				if batch, rest, err = record.Split(rest); err != nil {
-					break // the read ended within a batch
-				}
-				if at = batch.NextOffset(); !yield(batch, nil) {
-					return
-				}
-			}
-		}
-		if err := p.AwaitCommit(ctx, epoch, end); err != nil {
-			yield(nil, storeError(err))
 		}
 	}
 }

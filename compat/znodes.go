@@ -324,7 +324,11 @@ type producerBlockWire struct {
 	End     *looseInt `json:"block_end"`
 }
 
+// Encode writes null for the block before the first.
 func (n ProducerBlockNode) Encode() []byte {
+	if n.End < 0 {
+		return nil
+	}
 	return fmt.Appendf(nil, `{"version":1,"broker":%d,"block_start":"%d","block_end":"%d"}`, n.Broker, n.Start, n.End)
 }
 

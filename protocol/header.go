@@ -1,3 +1,6 @@
+// Package protocol has the bytes on the wire that kmsg leaves to us: headers of requests and
+// answers, the check of a request's shape before it is decoded, whole answer frames, and the
+// Fetch answer with holes for records that are sent from files. It knows no sockets.
 package protocol
 
 import (

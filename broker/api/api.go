@@ -47,17 +47,18 @@ type API struct {
 
 // New checks that everything a handler needs is there and binds the routes.
 func New(a API) (*API, error) {
-	switch {
-	case a.Logger == nil:
-		return nil, errors.New("api: no logger")
-	case a.Now == nil:
-		return nil, errors.New("api: no clock")
-	case a.Meta == nil:
-		return nil, errors.New("api: no metadata")
-	case a.Authorizer == nil:
-		return nil, errors.New("api: no authorizer")
-	case a.Quota == nil:
-		return nil, errors.New("api: no quota limiter")
+	for _, part := range []struct {
+		name string
+		is   bool
+	}{
+		{"logger", a.Logger != nil}, {"clock", a.Now != nil}, {"metadata", a.Meta != nil}, {"settings", a.Config != nil},
+		{"logs", a.Logs != nil}, {"replicas", a.Replicas != nil}, {"fetch sessions", a.FetchSessions != nil},
+		{"producer ids", a.ProducerIDs != nil}, {"controller", a.Control != nil}, {"groups", a.Groups != nil},
+		{"authorizer", a.Authorizer != nil}, {"quota limiter", a.Quota != nil},
+	} {
+		if !part.is {
+			return nil, errors.New("api: no " + part.name)
+		}
 	}
 	if a.Metrics == nil {
 		a.Metrics = NewMetrics(nil)

@@ -51,11 +51,9 @@ func newGroupHouse(t testing.TB) *groupHouse {
 		},
 	})
 	t.Cleanup(groups.Close)
-	api, err := New(API{Logger: slog.New(slog.DiscardHandler), Now: time.Now, BrokerID: 1, Meta: meta, Groups: groups,
-		Authorizer: auth.AllowAll{}, Quota: quota.Unlimited{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := &API{Logger: slog.New(slog.DiscardHandler), Now: time.Now, BrokerID: 1, Meta: meta, Groups: groups,
+		Authorizer: auth.AllowAll{}, Quota: quota.Unlimited{}, Metrics: NewMetrics(nil)}
+	api.bind(routes())
 	h.api = api
 	addTopic(meta, "t", groupTopicID, 2)
 	h.peer = api.Open(protocol.Conn{Listener: "PLAINTEXT", Local: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 9092},

@@ -28,7 +28,7 @@ type requestMetrics struct {
 	name     string
 	versions []atomic.Uint64                 // requests by version
 	errors   [maxErrorCode + 2]atomic.Uint64 // by code, from -1
-	codes    *codes                          // where answers have them
+	codes    atomic.Pointer[codes]           // where answers have them; nil before the first answer
 	total    histogram
 	local    histogram
 	remote   histogram
@@ -60,7 +60,6 @@ func (m *Metrics) of(a compat.API) *requestMetrics {
 	p.CompareAndSwap(nil, &requestMetrics{
 		name:     a.Name,
 		versions: make([]atomic.Uint64, a.Max+1),
-		codes:    findCodes(reflect.TypeOf(kmsg.ResponseForKey(a.Key)).Elem()),
 	})
 	return p.Load()
 }
@@ -82,12 +81,16 @@ func (m *Metrics) handled(c *call, whole bool) {
 // answered counts the errors in an answer.
 func (m *Metrics) answered(c *call, resp kmsg.Response) {
 	r := m.of(c.route.API)
-	if r.codes != nil {
-		r.codes.count(reflect.ValueOf(resp).Elem(), &r.errors)
+	v := reflect.ValueOf(resp).Elem()
+	where := r.codes.Load()
+	if where == nil {
+		where = findCodes(v.Type())
+		r.codes.Store(where)
 	}
+	where.count(v, &r.errors)
 }
 
-// codes says which fields of an answer's struct are, or contain, error codes; nil where none.
+// codes says which fields of an answer's struct are, or contain, error codes.
 type codes struct {
 	own    []int
 	inside []codesInside
@@ -111,13 +114,10 @@ func findCodes(t reflect.Type) *codes {
 		case f.Name == "ErrorCode" && f.Type.Kind() == reflect.Int16:
 			c.own = append(c.own, i)
 		case inner.Kind() == reflect.Struct:
-			if in := findCodes(inner); in != nil {
+			if in := findCodes(inner); in.own != nil || in.inside != nil {
 				c.inside = append(c.inside, codesInside{i, repeat, in})
 			}
 		}
-	}
-	if c.own == nil && c.inside == nil {
-		return nil
 	}
 	return &c
 }

@@ -185,7 +185,7 @@ func TestHeadersOfClients(t *testing.T) {
 	p := peerOf(s)
 	for _, header := range []string{"\xff\xff\x00", "\x00\x00\x00", "\x00\x02me\x00", "\x00\x02me\x01\x05\x03xyz", "\xff\xff\x02\x01\x00\x90\x4e\x01q"} {
 		for _, tags := range []string{"\x00", "\x01\x63\x02ab"} {
-			reply, err := p.Handle(t.Context(), []byte("\x00\x03\x00\x0a\x00\x00\x00\x4d"+header+"\x00\x01\x01"+tags))
+			reply, err := p.Handle(t.Context(), []byte("\x00\x03\x00\x0a\x00\x00\x00\x4d"+header+"\x00\x01\x00\x00"+tags))
 			if err != nil {
 				t.Fatalf("%q %q: %v", header, tags, err)
 			}
@@ -216,7 +216,7 @@ func TestRefusedRequests(t *testing.T) {
 		"no body":                      {"\x00\x03\x00\x01\x00\x00\x00\x4d\x00\x00", protocol.ErrMalformed},
 		"more topics than bytes":       {"\x00\x03\x00\x01\x00\x00\x00\x4d\x00\x00\x7f\xff\xff\xff", protocol.ErrMalformed},
 		"ApiVersions v3 without names": {"\x00\x12\x00\x03\x00\x00\x00\x4d\x00\x00\x00", protocol.ErrMalformed},
-		"GET":                          {"GET / HTTP/1.1\r\n\r\n", errUnserved},
+		"GET":                          {"GET / HTTP/1.1\r\n\r\n", protocol.ErrMalformed},
 	} {
 		reply, err := peerOf(s).Handle(t.Context(), []byte(c.frame))
 		if !errors.Is(err, c.want) || reply.Answer != nil || reply.Wait != nil {
@@ -345,6 +345,8 @@ func TestStages(t *testing.T) {
 }
 
 func TestCode(t *testing.T) {
+	s := bare(metadataRoute(nil))
+	ctx := &call{Context: t.Context(), peer: peerOf(s), route: s.row(3)}
 	for _, c := range []struct {
 		err  error
 		want int16
@@ -355,7 +357,7 @@ func TestCode(t *testing.T) {
 		{errors.New("nobody knows it"), -1},
 		{context.Canceled, -1},
 	} {
-		if got := code(t.Context(), c.err); got != c.want {
+		if got := code(ctx, c.err); got != c.want {
 			t.Errorf("%v: %d, want %d", c.err, got, c.want)
 		}
 	}

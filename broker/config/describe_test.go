@@ -65,7 +65,8 @@ func TestDescribeTopicIsKafkas(t *testing.T) {
 	s.Apply(Topics, "t1", map[string]string{"retention.ms": "7654321"})
 	same(t, s.DescribeTopic("t1"), golden(t, "kafka-4.4.0-topic.tsv"), map[string]string{
 		// Kafka sets it cluster-wide where eligible leader replicas are on.
-		"min.insync.replicas": "min.insync.replicas\t1\tsrc 5\ttype 3\tro false\tsens false\tmin.insync.replicas=1(5)",
+		"min.insync.replicas":            "min.insync.replicas\t1\tsrc 5\ttype 3\tro false\tsens false\tmin.insync.replicas=1(5)",
+		"message.timestamp.after.max.ms": "message.timestamp.after.max.ms\t9223372036854775807\tsrc 5\ttype 5\tro false\tsens false\tlog.message.timestamp.after.max.ms=9223372036854775807(5)",
 	})
 }
 
@@ -75,22 +76,23 @@ func TestDescribeBrokerIsKafkas(t *testing.T) {
 		"listeners":            "PLAINTEXT://127.0.0.1:39092,CONTROLLER://127.0.0.1:39093",
 		"advertised.listeners": "PLAINTEXT://127.0.0.1:39092", "inter.broker.listener.name": "PLAINTEXT",
 		"controller.listener.names": "CONTROLLER", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-		"log.dirs": "/tmp/ottla-config/k4data", "num.partitions": "1", "offsets.topic.replication.factor": "1",
+		"log.dirs": "/tmp/kafka-data", "num.partitions": "1", "offsets.topic.replication.factor": "1",
 		"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
 		"share.coordinator.state.topic.replication.factor": "1", "share.coordinator.state.topic.min.isr": "1",
 		"group.initial.rebalance.delay.ms": "0", "log.retention.hours": "100",
 	})
 	same(t, s.DescribeBroker(), golden(t, "kafka-4.4.0-broker.tsv"), map[string]string{
-		"min.insync.replicas":            "min.insync.replicas\t1\tsrc 5\ttype 3\tro false\tsens false\tmin.insync.replicas=1(5)",
-		"broker.id":                      "broker.id\t1\tsrc 4\ttype 3\tro true\tsens false\tbroker.id=1(4) broker.id=1(5)",
-		"node.id":                        "node.id\t1\tsrc 4\ttype 3\tro true\tsens false\tnode.id=1(4) node.id=1(5)",
-		"controller.listener.names":      "controller.listener.names\tCONTROLLER\tsrc 4\ttype 7\tro true\tsens false\tcontroller.listener.names=CONTROLLER(4) controller.listener.names=(5)",
-		"process.roles":                  "process.roles\tbroker,controller\tsrc 4\ttype 7\tro true\tsens false\tprocess.roles=broker,controller(4) process.roles=(5)",
-		"listeners":                      "listeners\tPLAINTEXT://127.0.0.1:39092,CONTROLLER://127.0.0.1:39093\tsrc 4\ttype 7\tro true\tsens false\tlisteners=PLAINTEXT://127.0.0.1:39092,CONTROLLER://127.0.0.1:39093(4) listeners=PLAINTEXT://localhost:9092(5)",
-		"listener.security.protocol.map": "listener.security.protocol.map\tPLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\tsrc 4\ttype 2\tro true\tsens false\tlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT(4) listener.security.protocol.map=SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT(5)",
-		"log.dir":                        "log.dir\t./ottla-data\tsrc 5\ttype 7\tro true\tsens false\tlog.dir=./ottla-data(5)",
-		"ottla.request.max.bytes":        "ottla.request.max.bytes\t16777216\tsrc 5\ttype 3\tro true\tsens false\tottla.request.max.bytes=16777216(5)",
-		"inter.broker.protocol.version":  "inter.broker.protocol.version\t3.9-IV0\tsrc 5\ttype 2\tro true\tsens false\t",
+		"min.insync.replicas":                "min.insync.replicas\t1\tsrc 5\ttype 3\tro false\tsens false\tmin.insync.replicas=1(5)",
+		"log.message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms\t9223372036854775807\tsrc 5\ttype 5\tro false\tsens false\tlog.message.timestamp.after.max.ms=9223372036854775807(5)",
+		"broker.id":                          "broker.id\t1\tsrc 4\ttype 3\tro true\tsens false\tbroker.id=1(4) broker.id=1(5)",
+		"node.id":                            "node.id\t1\tsrc 4\ttype 3\tro true\tsens false\tnode.id=1(4) node.id=1(5)",
+		"controller.listener.names":          "controller.listener.names\tCONTROLLER\tsrc 4\ttype 7\tro true\tsens false\tcontroller.listener.names=CONTROLLER(4) controller.listener.names=(5)",
+		"process.roles":                      "process.roles\tbroker,controller\tsrc 4\ttype 7\tro true\tsens false\tprocess.roles=broker,controller(4) process.roles=(5)",
+		"listeners":                          "listeners\tPLAINTEXT://127.0.0.1:39092,CONTROLLER://127.0.0.1:39093\tsrc 4\ttype 7\tro true\tsens false\tlisteners=PLAINTEXT://127.0.0.1:39092,CONTROLLER://127.0.0.1:39093(4) listeners=PLAINTEXT://localhost:9092(5)",
+		"listener.security.protocol.map":     "listener.security.protocol.map\tPLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\tsrc 4\ttype 2\tro true\tsens false\tlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT(4) listener.security.protocol.map=SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT(5)",
+		"log.dir":                            "log.dir\t./ottla-data\tsrc 5\ttype 7\tro true\tsens false\tlog.dir=./ottla-data(5)",
+		"ottla.request.max.bytes":            "ottla.request.max.bytes\t16777216\tsrc 5\ttype 3\tro true\tsens false\tottla.request.max.bytes=16777216(5)",
+		"inter.broker.protocol.version":      "inter.broker.protocol.version\t3.9-IV0\tsrc 5\ttype 2\tro true\tsens false\t",
 	})
 }
 

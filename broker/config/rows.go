@@ -257,11 +257,13 @@ func ownDefault(name string) (value string, ok bool) {
 		return "./ottla-data", true
 	case "controller.listener.names", "process.roles":
 		return "", true
+	case "log.message.timestamp.after.max.ms", "message.timestamp.after.max.ms":
+		return "9223372036854775807", true
 	}
 	return "", false
 }
 
-// defaultOf returns the value of a broker setting that nobody sets; ok is false for null.
+// defaultOf returns the value of a setting that nobody sets; ok is false for null.
 func (r *Row) defaultOf() (value string, ok bool) {
 	if v, ok := ownDefault(r.Name); ok {
 		return v, true

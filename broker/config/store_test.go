@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -64,7 +65,7 @@ func TestDefaults(t *testing.T) {
 	}
 	o := s.Topic("t").Log
 	if o.SegmentBytes != 1<<30 || o.RetentionMs != 604800000 || o.RetentionBytes != -1 || !o.CleanupDelete || o.CleanupCompact ||
-		o.LogAppendTime || o.Compression != "producer" || o.FlushMs != 9223372036854775807 || o.TimestampAfterMaxMs != 3600000 || o.SegmentJitterMs != 0 {
+		o.LogAppendTime || o.Compression != "producer" || o.FlushMs != 9223372036854775807 || o.TimestampAfterMaxMs != math.MaxInt64 || o.SegmentJitterMs != 0 {
 		t.Errorf("%+v", o)
 	}
 }

@@ -32,7 +32,11 @@ func Table() []TableRow {
 	}
 	slices.SortFunc(rows, func(a, b TableRow) int { return strings.Compare(a.Name, b.Name) })
 	for _, r := range topicRows {
-		rows = append(rows, TableRow{Row: r.Row, Scope: "topic", Own: r.Default, From: r.From})
+		t := TableRow{Row: r.Row, Scope: "topic", Own: null, From: r.From}
+		if v, ok := r.defaultOf(); ok {
+			t.Own = v
+		}
+		rows = append(rows, t)
 	}
 	for _, r := range groupRows {
 		rows = append(rows, TableRow{Row: r.Row, Scope: "group", Own: r.Default, From: r.From})

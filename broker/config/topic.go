@@ -51,7 +51,8 @@ func topicValue(r *topicRow, settings, values map[string]string) (value string, 
 		}
 		return v, true, true
 	}
-	return r.Default, false, r.Default != null
+	value, ok = r.defaultOf()
+	return value, false, ok
 }
 
 // buildTopic makes a topic's snapshot of the broker's settings and the topic's own.

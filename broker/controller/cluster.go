@@ -90,8 +90,13 @@ func (c *cluster) get(k at) *partition {
 // online tells whether a replica can take part: its broker lives, is not leaving, and its
 // directory works (ControllerContext.isReplicaOnline).
 func (c *cluster) online(id int32, k at) bool {
+	return c.present(id, k) && !c.members[id].leaving
+}
+
+// present is online, or in controlled shutdown.
+func (c *cluster) present(id int32, k at) bool {
 	m := c.members[id]
-	if m == nil || m.leaving {
+	if m == nil {
 		return false
 	}
 	_, off := m.offline[k]

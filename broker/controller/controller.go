@@ -76,6 +76,7 @@ type Controller struct {
 	waiting map[string][]chan error // deletions, by topic
 	ctx     context.Context         // of Run; ends the senders
 	reload  bool                    // the state may differ from the tree
+	expired bool                    // the session has, and there is no new registration yet
 }
 
 // New makes a controller that does nothing yet.
@@ -324,13 +325,13 @@ func subtree(t registry.Tree, path string) (ops []registry.Op, err error) {
 	return ops, err
 }
 
-// resign gives up the state; the broker goes on as a member.
+// resign gives up the state; the broker goes on as a member, and looks who is the controller now.
 func (c *Controller) resign(why string) {
 	if c.state == nil {
 		return
 	}
 	c.log.Info("resigned as controller", "epoch", c.state.epoch, "why", why)
-	c.state, c.out, c.reload = nil, outbox{}, false
+	c.state, c.out, c.reload = nil, outbox{}, true
 	c.leader.Store(-1)
 	for id, s := range c.senders {
 		s.stop()

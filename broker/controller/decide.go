@@ -81,8 +81,9 @@ func (s *step) telling(c *cluster, k at, replicas []int32, isNew bool) {
 //   - a broker that has registered anew since the state was written has lost its place, though
 //     nobody may have seen it missing: it is out of sync where others are in sync, and if it
 //     leads it is elected again, so that a restart raises the leader epoch;
-//   - replicas that are not online leave the in-sync set as long as one stays;
-//   - the leader is the first replica in sync, or, where the topic allows it, the first online
+//   - replicas that are not there leave the in-sync set as long as one stays;
+//   - a broker in controlled shutdown keeps what it leads, but is not elected;
+//   - a new leader is the first replica in sync, or, where the topic allows it, the first online
 //     one, which is then in sync alone and recovering (KIP-704); otherwise there is none.
 //
 // Kafka writes such a change in up to two steps of the leader epoch; here it is one.
@@ -97,7 +98,7 @@ func (c *cluster) settle(k at, p *partition, unclean bool) (next partition, chan
 		next.leader, next.leaderEpoch, next.isr, next.recovery = live[0], 0, live, 0
 		return next, true, false
 	}
-	insync := keep(p.isr, online)
+	insync := keep(p.isr, func(id int32) bool { return c.present(id, k) })
 	if steady := keep(insync, func(id int32) bool { return c.members[id].Epoch <= p.changed }); len(steady) > 0 {
 		insync = steady
 	}
@@ -108,6 +109,7 @@ func (c *cluster) settle(k at, p *partition, unclean bool) (next partition, chan
 	case leads:
 		next.isr = insync
 	default:
+		insync = keep(insync, online)
 		if i := slices.IndexFunc(p.replicas, func(id int32) bool { return slices.Contains(insync, id) }); i >= 0 {
 			next.leader, next.isr = p.replicas[i], insync
 		} else if i := slices.IndexFunc(p.replicas, online); i >= 0 && unclean {
@@ -186,6 +188,7 @@ func (c *cluster) brokersChanged(r rules, died, started []int32) *step {
 		for _, id := range started {
 			if p.version >= 0 && slices.Contains(p.replicas, id) {
 				s.out.addLead(id, k, false)
+				s.out.addUpdate(k) // the replica is not offline any more
 			}
 		}
 	})
@@ -284,6 +287,7 @@ func (c *cluster) leave(id int32) *step {
 				return
 			}
 			next.leader = p.replicas[i]
+			s.out.addLead(id, k, false) // it follows until it is gone
 		} else {
 			s.out.addStop(id, StopPartition{Topic: k.topic, Partition: k.n, LeaderEpoch: p.leaderEpoch})
 			if !slices.Contains(p.isr, id) || len(insync) == 0 {

@@ -15,10 +15,22 @@ import (
 // on /controller either way.
 func (c *Controller) stand(t registry.Tree) error {
 	for {
-		holder, err := c.holder(t)
-		if err != nil || holder >= 0 {
-			c.leader.Store(holder)
+		holder, mine, err := c.holder(t)
+		switch {
+		case err != nil:
+			c.leader.Store(-1)
 			return err
+		case mine: // from an election whose outcome was not known, or that was fenced: once more
+			if err := t.Delete(compat.PathController, registry.AnyVersion); err != nil && !errors.Is(err, registry.ErrNoNode) {
+				return err
+			}
+			continue
+		case holder == c.o.BrokerID: // of an earlier life: it will go
+			holder = -1
+			fallthrough
+		case holder >= 0:
+			c.leader.Store(holder)
+			return nil
 		}
 		ops := []registry.Op{registry.Create(compat.PathController, compat.ControllerNode{
 			BrokerID: c.o.BrokerID, Timestamp: c.o.Now().UnixMilli(),
@@ -62,25 +74,25 @@ func (c *Controller) stand(t registry.Tree) error {
 	}
 }
 
-// holder reads who the controller is, -1: nobody, and watches that.
-func (c *Controller) holder(t registry.Tree) (int32, error) {
+// holder reads who the controller is, -1: nobody, and watches that. Mine: by this session.
+func (c *Controller) holder(t registry.Tree) (id int32, mine bool, err error) {
 	for {
 		if _, err := t.Exists(compat.PathController, c.watcher); errors.Is(err, registry.ErrNoNode) {
-			return -1, nil
+			return -1, false, nil
 		} else if err != nil {
-			return -1, err
+			return -1, false, err
 		}
-		data, _, err := t.Get(compat.PathController, nil)
+		data, st, err := t.Get(compat.PathController, nil)
 		if errors.Is(err, registry.ErrNoNode) {
 			continue // gone in between; the watch has fired
 		} else if err != nil {
-			return -1, err
+			return -1, false, err
 		}
 		n, err := compat.DecodeController(data)
 		if err != nil {
-			return -1, fmt.Errorf("%s: %w", compat.PathController, err)
+			return -1, false, fmt.Errorf("%s: %w", compat.PathController, err)
 		}
-		return n.BrokerID, nil
+		return n.BrokerID, st.EphemeralOwner == t.Session(), nil
 	}
 }
 
@@ -219,17 +231,17 @@ func (c *Controller) loadTopics(t registry.Tree, names []string) ([]*topic, erro
 	return topics, nil
 }
 
-// reloadAll starts from the tree again after a write whose outcome is unknown.
+// reloadAll starts from the tree again after a write whose outcome is unknown, or after the
+// controller was fenced.
 func (c *Controller) reloadAll(ctx context.Context) error {
 	if c.state == nil {
-		c.reload = false
-		return nil
+		return c.controllerChanged(ctx)
 	}
 	if st, err := c.tree.Exists(compat.PathControllerEpoch, nil); err != nil {
 		return err
 	} else if st.Version != c.state.epochVersion {
 		c.resign("another controller was elected")
-		return nil
+		return c.controllerChanged(ctx)
 	}
 	state, err := c.load(c.tree, c.state.epoch, c.state.epochVersion)
 	if err != nil {
@@ -259,7 +271,7 @@ func (c *Controller) changes(ctx context.Context, events []registry.Event) error
 				err = registry.ErrClosed
 			}
 			return err
-		case e.Kind == registry.Expired:
+		case e.Kind == registry.Expired, e.Kind == registry.Connected && c.expired:
 			return c.rejoin(ctx)
 		case e.Kind == registry.Disconnected, e.Kind == registry.Connected:
 		case e.Path == compat.PathController:
@@ -302,25 +314,27 @@ func (c *Controller) changes(ctx context.Context, events []registry.Event) error
 // (KafkaController.processRegisterBrokerAndReelect).
 func (c *Controller) rejoin(ctx context.Context) error {
 	c.resign("the session has expired")
+	c.reload, c.expired = false, true // until it has succeeded: a lost connection tries again
 	if err := c.tree.Renew(); err != nil {
 		return err
 	}
-	return c.Start(ctx)
+	if err := c.Start(ctx); err != nil {
+		return err
+	}
+	c.expired = false
+	return nil
 }
 
 func (c *Controller) controllerChanged(ctx context.Context) error {
-	holder, err := c.holder(c.tree)
+	_, mine, err := c.holder(c.tree)
 	if err != nil {
 		return err
 	}
-	if c.state != nil && holder == c.o.BrokerID {
+	if c.state != nil && mine {
 		return nil
 	}
 	c.resign("the controller's node is not this broker's")
-	c.leader.Store(holder)
-	if holder >= 0 {
-		return nil
-	}
+	c.reload = false
 	if err := c.tree.Group(c.stand); err != nil {
 		c.state = nil
 		return err

@@ -330,8 +330,9 @@ func conformGroup(t *testing.T, r testRoot) {
 	w := NewWatcher()
 	_, err := b.Exists("/g", w)
 	wantErr(t, err, ErrNoNode)
+	session := a.Session()
 	err = a.Group(func(g Tree) error {
-		if g.Session() != a.Session() {
+		if g.Session() != session {
 			t.Error("a group has a session of its own")
 		}
 		must(g.Create("/g", nil, Persistent))(t)

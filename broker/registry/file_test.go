@@ -195,7 +195,7 @@ func TestFileKill(t *testing.T) {
 			os.Remove(to)
 		}
 	}()
-	for i := range 150 {
+	for i := range 60 {
 		if _, err := s.Multi(Create(fmt.Sprintf("/n/a%d", i), make([]byte, 300), Persistent), Create(fmt.Sprintf("/n/b%d", i), nil, Persistent)); err != nil {
 			t.Fatal(err)
 		}

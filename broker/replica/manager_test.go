@@ -322,3 +322,52 @@ func TestDirectoryFailure(t *testing.T) {
 		t.Errorf("append: %v", err)
 	}
 }
+
+func TestReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		h.options.SegmentBytes = 20000
+		p := h.lead(0, 3, []int32{1, 2}, 1, 2)
+		big := string(make([]byte, 9000))
+		const n = 40
+		for range n {
+			h.append(p, 1, big, "b")
+		}
+		if _, _, err := p.AppendIn(2, log.Append{Records: batch("late")}); !errors.Is(err, ErrNotLeader) {
+			t.Fatalf("append in an epoch of the past: %v", err)
+		}
+		got := make(chan int)
+		go func() {
+			next := int64(0)
+			for b, err := range p.Replay(t.Context(), 3) {
+				if err != nil {
+					t.Error(err)
+					break
+				}
+				if at := record.Batch(b).BaseOffset(); at != next {
+					t.Errorf("batch at %d, want %d", at, next)
+				}
+				next = record.Batch(b).NextOffset()
+			}
+			got <- int(next)
+		}()
+		synctest.Wait()
+		select {
+		case <-got:
+			t.Fatal("ended before all was committed")
+		default:
+		}
+		r := []Read{reading(0, 2*n)}
+		if err := h.Fetch(t.Context(), Fetch{Replica: 2, MaxBytes: 1, Isolation: LogEnd}, r); err != nil {
+			t.Fatal(err)
+		}
+		if next := <-got; next != 2*n {
+			t.Errorf("replayed up to %d, want %d", next, 2*n)
+		}
+		for _, err := range p.Replay(t.Context(), 2) {
+			if !errors.Is(err, ErrNotLeader) {
+				t.Errorf("another epoch: %v", err)
+			}
+		}
+	})
+}

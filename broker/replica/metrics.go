@@ -37,8 +37,10 @@ var meters = []struct {
 // Metrics are the room's metrics. They are read when they are scraped: a partition costs
 // nothing in between.
 type Metrics struct {
-	m   *Manager
-	reg prometheus.Registerer
+	m          *Manager
+	reg        prometheus.Registerer
+	descs      [gaugeCount]*prometheus.Desc
+	topicDescs []*prometheus.Desc // two names for each of meters
 
 	mu     sync.RWMutex
 	topics map[string]*topicStats // guarded by mu
@@ -50,6 +52,7 @@ type Metrics struct {
 func newMetrics(reg prometheus.Registerer, m *Manager) *Metrics {
 	x := &Metrics{m: m, reg: reg, topics: map[string]*topicStats{}}
 	if reg != nil {
+		x.descs, x.topicDescs = newDescs()
 		reg.MustRegister(x)
 	}
 	return x
@@ -122,85 +125,131 @@ func (r *Read) Sent(bytes int, converted bool) {
 	}
 }
 
-// Describe describes nothing: names with and without labels are made when they are scraped.
-func (x *Metrics) Describe(chan<- *prometheus.Desc) {}
+// gauges are the metrics of single partitions and of the whole, by their place in Metrics.descs.
+const (
+	replicasCount = iota
+	inSyncReplicasCount
+	underReplicated
+	underMinISR
+	atMinISR
+	stableLag
+	partitionCount
+	leaderCount
+	offlineCount
+	underReplicatedCount
+	underMinISRCount
+	atMinISRCount
+	isrShrinks
+	isrShrinksPerSec
+	isrExpands
+	isrExpandsPerSec
+	gaugeCount
+)
+
+func newDescs() (descs [gaugeCount]*prometheus.Desc, topics []*prometheus.Desc) {
+	one := []string{"topic", "partition"}
+	for i, d := range [gaugeCount]struct {
+		name, help string
+		labels     []string
+	}{
+		replicasCount:        {"cluster_partition_replicascount", "Replicas of the partition.", one},
+		inSyncReplicasCount:  {"cluster_partition_insyncreplicascount", "Replicas of the partition that are in sync.", one},
+		underReplicated:      {"cluster_partition_underreplicated", "1 if a replica is not in sync.", one},
+		underMinISR:          {"cluster_partition_underminisr", "1 if fewer replicas are in sync than min.insync.replicas.", one},
+		atMinISR:             {"cluster_partition_atminisr", "1 if just as many replicas are in sync as min.insync.replicas.", one},
+		stableLag:            {"cluster_partition_laststableoffsetlag", "Records between the last stable offset and the high watermark.", one},
+		partitionCount:       {"server_replicamanager_partitioncount", "Partitions of this broker.", nil},
+		leaderCount:          {"server_replicamanager_leadercount", "Partitions that this broker leads.", nil},
+		offlineCount:         {"server_replicamanager_offlinereplicacount", "Partitions of this broker whose log is offline.", nil},
+		underReplicatedCount: {"server_replicamanager_underreplicatedpartitions", "Led partitions with a replica that is not in sync.", nil},
+		underMinISRCount:     {"server_replicamanager_underminisrpartitioncount", "Led partitions with fewer in-sync replicas than min.insync.replicas.", nil},
+		atMinISRCount:        {"server_replicamanager_atminisrpartitioncount", "Led partitions with just as many in-sync replicas as min.insync.replicas.", nil},
+		isrShrinks:           {"server_replicamanager_isrshrinks_total", "Replicas taken out of an ISR.", nil},
+		isrShrinksPerSec:     {"server_replicamanager_isrshrinkspersec_total", "Replicas taken out of an ISR.", nil},
+		isrExpands:           {"server_replicamanager_isrexpands_total", "Replicas taken into an ISR.", nil},
+		isrExpandsPerSec:     {"server_replicamanager_isrexpandspersec_total", "Replicas taken into an ISR.", nil},
+	} {
+		descs[i] = prometheus.NewDesc("kafka_"+d.name, d.help, d.labels, nil)
+	}
+	for _, m := range meters {
+		help := "Kafka's BrokerTopicMetrics " + m.name + "; the topic is empty for the sum of all."
+		for _, suffix := range []string{"_total", "persec_total"} {
+			topics = append(topics, prometheus.NewDesc("kafka_server_brokertopicmetrics_"+m.name+suffix, help, []string{"topic"}, nil))
+		}
+	}
+	return descs, topics
+}
+
+// Describe names all metrics of the room.
+func (x *Metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range x.descs {
+		out <- d
+	}
+	for _, d := range x.topicDescs {
+		out <- d
+	}
+}
 
 // Collect gives all metrics of the room.
 func (x *Metrics) Collect(out chan<- prometheus.Metric) {
-	emit := func(kind prometheus.ValueType, value float64, name, help string, labels []string, values ...string) {
-		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, labels, nil), kind, value, values...)
-	}
-	x.collectTopics(emit)
-	x.collectPartitions(emit)
+	x.collectTopics(out)
+	x.collectPartitions(out)
 }
 
-type emitter func(kind prometheus.ValueType, value float64, name, help string, labels []string, values ...string)
-
-func (x *Metrics) collectTopics(emit emitter) {
+func (x *Metrics) collectTopics(out chan<- prometheus.Metric) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	label := []string{"topic"}
-	for _, m := range meters {
+	for i, m := range meters {
 		sum := m.of(&x.gone).Load()
-		help := "Kafka's BrokerTopicMetrics " + m.name + "; the topic is empty for the sum of all."
-		for _, suffix := range []string{"_total", "persec_total"} {
-			name := "kafka_server_brokertopicmetrics_" + m.name + suffix
+		for _, s := range x.topics {
+			sum += m.of(s).Load()
+		}
+		for _, d := range x.topicDescs[2*i : 2*i+2] {
 			for topic, s := range x.topics {
-				v := m.of(s).Load()
-				if suffix == "_total" {
-					sum += v
-				}
-				emit(prometheus.CounterValue, float64(v), name, help, label, topic)
+				out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(m.of(s).Load()), topic)
 			}
-			emit(prometheus.CounterValue, float64(sum), name, help, label, "")
+			out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(sum), "")
 		}
 	}
 }
 
-func (x *Metrics) collectPartitions(emit emitter) {
-	label := []string{"topic", "partition"}
-	var total, leading, offline, under, underMin, atMin float64
+func (x *Metrics) collectPartitions(out chan<- prometheus.Metric) {
+	var sums [gaugeCount]float64
 	x.m.each(func(p *Partition) {
-		total++
+		sums[partitionCount]++
 		s := p.standing.Load()
 		if s.log == nil {
-			offline++
+			sums[offlineCount]++
 			return
 		}
-		n := strconv.Itoa(int(p.number))
 		if !s.leads {
 			return
 		}
-		leading++
+		sums[leaderCount]++
 		minISR := p.minISR()
 		p.mu.Lock()
 		replicas, isr, enough := len(p.rules.replicas), len(p.rules.isr), p.rules.enough(minISR)
 		p.mu.Unlock()
-		isUnder, isUnderMin, isAtMin := flag(isr < replicas), flag(!enough), flag(isr == min(minISR, replicas))
-		under, underMin, atMin = under+isUnder, underMin+isUnderMin, atMin+isAtMin
-		emit(prometheus.GaugeValue, float64(replicas), "kafka_cluster_partition_replicascount", "Replicas of the partition.", label, p.topic, n)
-		emit(prometheus.GaugeValue, float64(isr), "kafka_cluster_partition_insyncreplicascount", "Replicas of the partition that are in sync.", label, p.topic, n)
-		emit(prometheus.GaugeValue, isUnder, "kafka_cluster_partition_underreplicated", "1 if a replica is not in sync.", label, p.topic, n)
-		emit(prometheus.GaugeValue, isUnderMin, "kafka_cluster_partition_underminisr", "1 if fewer replicas are in sync than min.insync.replicas.", label, p.topic, n)
-		emit(prometheus.GaugeValue, isAtMin, "kafka_cluster_partition_atminisr", "1 if just as many replicas are in sync as min.insync.replicas.", label, p.topic, n)
-		emit(prometheus.GaugeValue, float64(s.log.HighWatermark()-s.log.StableOffset()), "kafka_cluster_partition_laststableoffsetlag", "Records between the last stable offset and the high watermark.", label, p.topic, n)
+		n := strconv.Itoa(int(p.number))
+		under, underMin, atMin := flag(isr < replicas), flag(!enough), flag(isr == min(minISR, replicas))
+		sums[underReplicatedCount] += under
+		sums[underMinISRCount] += underMin
+		sums[atMinISRCount] += atMin
+		for i, v := range [...]float64{
+			replicasCount: float64(replicas), inSyncReplicasCount: float64(isr), underReplicated: under,
+			underMinISR: underMin, atMinISR: atMin, stableLag: float64(s.log.HighWatermark() - s.log.StableOffset()),
+		} {
+			out <- prometheus.MustNewConstMetric(x.descs[i], prometheus.GaugeValue, v, p.topic, n)
+		}
 	})
-	for _, g := range []struct {
-		name, help string
-		value      float64
-	}{
-		{"partitioncount", "Partitions of this broker.", total},
-		{"leadercount", "Partitions that this broker leads.", leading},
-		{"offlinereplicacount", "Partitions of this broker whose log is offline.", offline},
-		{"underreplicatedpartitions", "Led partitions with a replica that is not in sync.", under},
-		{"underminisrpartitioncount", "Led partitions with fewer in-sync replicas than min.insync.replicas.", underMin},
-		{"atminisrpartitioncount", "Led partitions with just as many in-sync replicas as min.insync.replicas.", atMin},
-	} {
-		emit(prometheus.GaugeValue, g.value, "kafka_server_replicamanager_"+g.name, g.help, nil)
+	for i := partitionCount; i <= atMinISRCount; i++ {
+		out <- prometheus.MustNewConstMetric(x.descs[i], prometheus.GaugeValue, sums[i])
 	}
-	for _, suffix := range []string{"_total", "persec_total"} {
-		emit(prometheus.CounterValue, float64(x.isrShrinks.Load()), "kafka_server_replicamanager_isrshrinks"+suffix, "Replicas taken out of an ISR.", nil)
-		emit(prometheus.CounterValue, float64(x.isrExpands.Load()), "kafka_server_replicamanager_isrexpands"+suffix, "Replicas taken into an ISR.", nil)
+	for i, v := range map[int]int64{
+		isrShrinks: x.isrShrinks.Load(), isrShrinksPerSec: x.isrShrinks.Load(),
+		isrExpands: x.isrExpands.Load(), isrExpandsPerSec: x.isrExpands.Load(),
+	} {
+		out <- prometheus.MustNewConstMetric(x.descs[i], prometheus.CounterValue, float64(v))
 	}
 }
 

@@ -2,36 +2,54 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
 )
 
+// Limits are how many connections there may be.
+type Limits struct {
+	Connections int            // max.connections; not above 0: no limit
+	PerIP       int            // max.connections.per.ip; 0: only addresses with an override; below 0: no limit
+	Overrides   map[string]int // max.connections.per.ip.overrides: by address or host name
+}
+
 // quotas counts connections, all of them and by address. As in Kafka's ConnectionQuotas, a
 // full server stops accepting until a connection ends, and an address that has too many gets
-// its new one closed.
+// its new one closed. Lower limits close no connection that is there.
 type quotas struct {
-	max     int // not above 0: no limit
-	perIP   int // below 0: no limit
-	special map[netip.Addr]int
+	source func() (Limits, <-chan struct{})
+	log    *slog.Logger
 
-	mu    sync.Mutex
-	total int                // guarded by mu
-	count map[netip.Addr]int // guarded by mu
-	freed chan struct{}      // guarded by mu: closed when a connection of a full server ends; nil if nobody waits
+	mu      sync.Mutex
+	limits  Limits             // guarded by mu
+	changed <-chan struct{}    // guarded by mu: closed when limits are not in force any more
+	special map[netip.Addr]int // guarded by mu: limits.Overrides by address
+	total   int                // guarded by mu
+	count   map[netip.Addr]int // guarded by mu
+	freed   chan struct{}      // guarded by mu: closed when a connection of a full server ends; nil if nobody waits
 }
 
 func newQuotas(o Options) (*quotas, error) {
-	q := &quotas{max: o.MaxConnections, perIP: o.MaxConnectionsPerIP, special: map[netip.Addr]int{}, count: map[netip.Addr]int{}}
-	for host, n := range o.PerIPOverrides {
+	q := &quotas{source: o.Limits, log: o.Logger, count: map[netip.Addr]int{}}
+	return q, q.reload()
+}
+
+// reload takes the limits that are in force. The error is of host names without an address.
+func (q *quotas) reload() (err error) {
+	q.limits, q.changed = q.source()
+	q.special = make(map[netip.Addr]int, len(q.limits.Overrides))
+	for host, n := range q.limits.Overrides {
 		if a, err := netip.ParseAddr(host); err == nil {
 			q.special[a.Unmap()] = n
 			continue
 		}
-		addrs, err := net.LookupHost(host)
-		if err != nil {
-			return nil, fmt.Errorf("max.connections.per.ip.overrides: %w", err)
+		addrs, lookup := net.LookupHost(host)
+		if lookup != nil {
+			err = errors.Join(err, fmt.Errorf("max.connections.per.ip.overrides: %w", lookup))
 		}
 		for _, s := range addrs {
 			if a, err := netip.ParseAddr(s); err == nil {
@@ -39,24 +57,37 @@ func newQuotas(o Options) (*quotas, error) {
 			}
 		}
 	}
-	return q, nil
+	return err
+}
+
+// currentLocked makes sure that limits are those in force.
+func (q *quotas) currentLocked() {
+	select {
+	case <-q.changed:
+		if err := q.reload(); err != nil {
+			q.log.Error("a limit of connections has no effect", "err", err)
+		}
+	default:
+	}
 }
 
 // wait returns when another connection may be accepted; false if ctx ended first.
 func (q *quotas) wait(ctx context.Context) bool {
 	for {
 		q.mu.Lock()
-		if q.max <= 0 || q.total < q.max {
+		q.currentLocked()
+		if q.limits.Connections <= 0 || q.total < q.limits.Connections {
 			q.mu.Unlock()
 			return ctx.Err() == nil
 		}
 		if q.freed == nil {
 			q.freed = make(chan struct{})
 		}
-		freed := q.freed
+		freed, changed := q.freed, q.changed
 		q.mu.Unlock()
 		select {
 		case <-freed:
+		case <-changed:
 		case <-ctx.Done():
 			return false
 		}
@@ -65,12 +96,13 @@ func (q *quotas) wait(ctx context.Context) bool {
 
 // enter counts a connection in; false if its address has too many.
 func (q *quotas) enter(ip netip.Addr) bool {
-	limit, ok := q.special[ip]
-	if !ok {
-		limit = q.perIP
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.currentLocked()
+	limit, ok := q.special[ip]
+	if !ok {
+		limit = q.limits.PerIP
+	}
 	if limit >= 0 && q.count[ip] >= limit {
 		return false
 	}

@@ -61,9 +61,7 @@ type Options struct {
 	MaxOtherBytes         int   // ottla.request.max.bytes: requests other than Produce; 0: as MaxRequestBytes
 	QueuedMaxRequestBytes int64 // queued.max.request.bytes: all frames in memory together; not above 0: no limit
 
-	MaxConnections      int            // max.connections; not above 0: no limit
-	MaxConnectionsPerIP int            // max.connections.per.ip; 0: only addresses with an override; below 0: no limit
-	PerIPOverrides      map[string]int // max.connections.per.ip.overrides: by address or host name
+	Limits func() (Limits, <-chan struct{}) // of connections, as they are, and a channel that is closed when others hold
 
 	IdleTimeout   time.Duration // connections.max.idle.ms; not above 0: never
 	SendBuffer    int           // socket.send.buffer.bytes; not above 0: the system's

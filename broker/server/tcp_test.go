@@ -249,13 +249,13 @@ func heap() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// TestSenderThatDoesNotRead: 1,000 requests of 1 MiB on one connection, answers not read.
+// TestSenderThatDoesNotRead: 400 requests of 1 MiB on one connection, answers not read.
 // Memory stays bounded, others are served, and when the client reads, all answers come in order.
 func TestSenderThatDoesNotRead(t *testing.T) {
-	const requests = 1000
+	const requests = 400
 	var handled atomic.Int32
-	padding := strings.Repeat("p", 20<<10) // so that the answers do not fit into socket buffers
-	s := start(t, options(func(_ context.Context, frame []byte) (protocol.Reply, error) {
+	padding := strings.Repeat("p", 64<<10)
+	o := options(func(_ context.Context, frame []byte) (protocol.Reply, error) {
 		n := handled.Add(1)
 		if n%2 == 0 {
 			return protocol.Reply{Wait: func(context.Context) (*protocol.Answer, error) {
@@ -263,9 +263,12 @@ func TestSenderThatDoesNotRead(t *testing.T) {
 			}}, nil
 		}
 		return protocol.Reply{Answer: answerOf(string(frame[:8]) + padding)}, nil
-	}))
+	})
+	o.SendBuffer = 64 << 10 // or the answers would fit into the sockets
+	s := start(t, o)
 	before := heap()
 	nc := dial(t, s)
+	nc.(*net.TCPConn).SetReadBuffer(64 << 10)
 	sent := make(chan error, 1)
 	go func() {
 		body := make([]byte, 1<<20)
@@ -305,9 +308,27 @@ func TestSenderThatDoesNotRead(t *testing.T) {
 	}
 }
 
+// TestHalfClosed: a peer that says that it sends nothing more gets its answers.
+func TestHalfClosed(t *testing.T) {
+	release := make(chan struct{})
+	s := start(t, options(func(_ context.Context, frame []byte) (protocol.Reply, error) {
+		return protocol.Reply{Wait: func(context.Context) (*protocol.Answer, error) {
+			<-release
+			return answerOf(string(frame)), nil
+		}}, nil
+	}))
+	nc := dial(t, s)
+	nc.Write(append(frameOf("a"), frameOf("b")...))
+	nc.(*net.TCPConn).CloseWrite()
+	close(release)
+	wantFrame(t, nc, "a")
+	wantFrame(t, nc, "b")
+	wantClosed(t, nc)
+}
+
 func TestMaxConnections(t *testing.T) {
 	o := options(echo)
-	o.MaxConnections = 2
+	o.Limits = fixed(Limits{Connections: 2, PerIP: -1})
 	s := start(t, o)
 	a, b := dial(t, s), dial(t, s)
 	for _, nc := range []net.Conn{a, b} {
@@ -325,6 +346,28 @@ func TestMaxConnections(t *testing.T) {
 	wantFrame(t, c, "y")
 }
 
+// TestLimitsChange raises a limit that a connection waits for.
+func TestLimitsChange(t *testing.T) {
+	var now atomic.Pointer[Limits]
+	now.Store(&Limits{Connections: 1, PerIP: -1})
+	changed := make(chan struct{})
+	o := options(echo)
+	o.Limits = func() (Limits, <-chan struct{}) {
+		if l := now.Load(); l.Connections == 1 {
+			return *l, changed
+		}
+		return *now.Load(), nil
+	}
+	s := start(t, o)
+	a, b := dial(t, s), dial(t, s)
+	a.Write(frameOf("x"))
+	wantFrame(t, a, "x")
+	b.Write(frameOf("y"))
+	now.Store(&Limits{Connections: 2, PerIP: -1})
+	close(changed)
+	wantFrame(t, b, "y")
+}
+
 func TestMaxConnectionsPerIP(t *testing.T) {
 	for _, c := range []struct {
 		perIP     int
@@ -332,7 +375,7 @@ func TestMaxConnectionsPerIP(t *testing.T) {
 		want      int
 	}{{2, nil, 2}, {0, nil, 0}, {0, map[string]int{"127.0.0.1": 1}, 1}, {5, map[string]int{"localhost": 1}, 1}, {1, map[string]int{"10.0.0.1": 7}, 1}} {
 		o := options(echo)
-		o.MaxConnectionsPerIP, o.PerIPOverrides = c.perIP, c.overrides
+		o.Limits = fixed(Limits{PerIP: c.perIP, Overrides: c.overrides})
 		s := start(t, o)
 		var open []net.Conn
 		for i := range c.want + 2 {
@@ -453,58 +496,4 @@ func TestIdleConnectionsCostLittle(t *testing.T) {
 	if each > 20<<10 {
 		t.Errorf("%d bytes a connection", each)
 	}
-}
-
-// FuzzFrame: a stream of bytes gives the same frames on a socket as on any other connection,
-// in whatever pieces it comes, and never a panic.
-func FuzzFrame(f *testing.F) {
-	f.Add([]byte("\x00\x00\x00\x05hello\x00\x00\x00\x01x"), uint8(3))
-	f.Add([]byte("\x00\x00\x00\x00"), uint8(1))
-	f.Add([]byte("\xff\xff\xff\xff"), uint8(1))
-	f.Add(append(frameOf(strings.Repeat("a", handOver+1)), frameOf("b")...), uint8(100))
-	f.Fuzz(func(t *testing.T, stream []byte, piece uint8) {
-		if piece == 0 {
-			return
-		}
-		frames := func(nc net.Conn) (all []string, end string) {
-			in := input{nc: nc, max: 1 << 16, maxOther: 1 << 12, budget: newBudget(1 << 15), deadline: func() error { return io.EOF }, progress: func(int) {}}
-			in.init()
-			for {
-				fr, err := in.next(context.Background())
-				if err != nil {
-					in.close()
-					if in.budget.used != 0 || in.budget.over {
-						t.Fatalf("budget: %d bytes used, over %v", in.budget.used, in.budget.over)
-					}
-					return all, err.Error()
-				}
-				all = append(all, string(fr.bytes()))
-				in.release(fr)
-			}
-		}
-		write := func(nc net.Conn) {
-			for b := stream; len(b) > 0; {
-				n, err := nc.Write(b[:min(len(b), int(piece)*64)])
-				if b = b[n:]; err != nil {
-					break
-				}
-			}
-			nc.Close()
-		}
-		a, b := net.Pipe()
-		done := make(chan struct{})
-		go func() { write(a); close(done) }()
-		viaPipe, endPipe := frames(b)
-		b.Close()
-		<-done
-		c, d := socketPair(t)
-		done = make(chan struct{})
-		go func() { write(c); close(done) }()
-		viaSocket, endSocket := frames(d)
-		d.Close()
-		<-done
-		if fmt.Sprintf("%q", viaPipe) != fmt.Sprintf("%q", viaSocket) || endPipe != endSocket {
-			t.Fatalf("%d frames and %q on a pipe, %d and %q on a socket", len(viaPipe), endPipe, len(viaSocket), endSocket)
-		}
-	})
 }

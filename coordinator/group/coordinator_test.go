@@ -112,7 +112,7 @@ func TestCoordinator(t *testing.T) {
 		topics, err := c.Fetch(ctx, FetchRequest{Group: "g"})
 		want(t, "fetch", err, nil)
 		want(t, "offset", topics[0].Partitions[0].Offset, 7)
-		time.Sleep(10 * time.Second)
+		time.Sleep(11 * time.Second)
 		want(t, "heartbeat after the session", c.Heartbeat(ctx, hb), error(ErrUnknownMember))
 		want(t, "state", c.Describe(ctx, "g").State, "Empty")
 

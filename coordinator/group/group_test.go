@@ -342,3 +342,48 @@ func TestStop(t *testing.T) {
 	want(t, "waiting join", must[JoinAnswer](w, ja).Err, error(coordinator.ErrNotCoordinator))
 	want(t, "idle", w.m.Idle(), true)
 }
+
+// While a static member's new id is on its way to the log, others do what they like.
+func TestStaticMemberRestartMeetsOthers(t *testing.T) {
+	for _, failed := range []error{nil, coordinator.ErrNotAvailable} {
+		w := newWorld(t)
+		a, b := w.static("g", "a"), w.static("g", "b")
+		settle(a, b)
+		rejoin := func(c *client) (*coordinator.Ticket, coordinator.Effects) {
+			to := &coordinator.Ticket{}
+			w.ids++
+			return to, w.m.Join(w.now, JoinRequest{Group: "g", InstanceID: c.instance, Client: Client{"test", "/"}, ProtocolType: "consumer",
+				Protocols: c.protocols, Session: c.session, Rebalance: c.rebalance, SkipsAssignment: true, NewMemberIDSuffix: itoa(int64(w.ids))}, to)
+		}
+		first, e1 := rejoin(b)
+		second, e2 := rejoin(b) // the same instance once more
+		third := w.client("g")
+		third.pending()
+		j := third.sendJoin() // and a rebalance begins
+		c := coordinator.Commit{Now: w.now, Err: failed}
+		if failed == nil {
+			w.take(e1.Then(c))
+			w.release(e1.Answers, nil)
+			w.take(e2.Then(c))
+			w.release(e2.Answers, nil)
+		} else {
+			for _, e := range []coordinator.Effects{e2, e1} { // as the runtime does: the last first
+				w.release(e.Answers, failed)
+				w.take(e.Then(c))
+			}
+		}
+		ja := a.sendJoin()
+		if failed != nil {
+			want(t, "the second", must[JoinAnswer](w, second).Err, failed)
+			jb := b.sendJoin() // its id is valid again
+			want(t, "join of the old id", b.joined(jb).Err, nil)
+		} else {
+			want(t, "the first is fenced", must[JoinAnswer](w, first).Err, error(ErrFencedInstance))
+			want(t, "the second is in the new generation", must[JoinAnswer](w, second).Generation, 3)
+			want(t, "heartbeat of the old id", b.heartbeat(), error(ErrFencedInstance))
+		}
+		want(t, "join of the leader", a.joined(ja).Err, nil)
+		want(t, "join of the third", third.joined(j).Err, nil)
+		want(t, "members", len(w.describe("g").Members), 3)
+	}
+}

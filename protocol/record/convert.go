@@ -127,6 +127,7 @@ func recode(b Batch, r *Rules, target Codec, level int, maxTime int64) (Batch, e
 		return nil, err
 	}
 	batch := Batch(out.b)
+	batch.SetBaseOffset(0)
 	batch.SetAttributes(b.Attributes()&^codecMask | int16(target))
 	batch.setLength(len(batch))
 	setTime(batch, r.LogAppend, maxTime)

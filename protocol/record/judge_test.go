@@ -225,7 +225,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// bodies are records of one batch, the last one sound and all others not.
+// bodies are each one record of a batch; the last and those at 11 and 12 are sound.
 var bodies = [][]byte{
 	{}, {0}, {2, 0}, {1}, {0x80, 0x80, 0x80, 0x80, 0x80, 1}, {0x0e, 0, 0, 0, 1, 1, 0, 0}, {0x0c, 0, 0, 0, 1, 1, 0, 9},
 	{0x0c, 0, 0, 0, 1, 1, 1}, {0x0c, 0, 0, 0, 1, 1, 8}, {0x0c, 0, 0, 0, 8, 1, 0}, {0x10, 0, 0, 0, 1, 1, 2, 1, 1},

@@ -60,8 +60,9 @@ func (v Validated) Batches() iter.Seq[Batch] { return All(v.Records) }
 // entry are dropped as there. Every record is walked, those of a compressed batch as a stream
 // that keeps nothing. data may be changed (maximum timestamp, timestamp type, checksum).
 //
-// It differs from Kafka in one thing: record offsets that do not count from 0 are put right
-// in uncompressed batches too, where Kafka stores them as they come.
+// It differs from Kafka in two things. Record offsets of v2 that do not count from 0 are always
+// put right: Kafka does so only when it packs anew, else it stores them as they come or fails.
+// And a record of a compressed batch must fill the size that it states, as consumers demand.
 //
 // An empty set of messages in a Produce request of before v3 is no error: Records is empty and
 // the answer has no offset. Errors wrap ErrCorrupt, ErrInvalidRecord, ErrInvalidTimestamp,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -294,7 +295,7 @@ func TestBrokenRecords(t *testing.T) {
 			for _, err := range Records(b, 0) {
 				got = err
 			}
-			if (got == nil) != (i == len(bodies)-1) || (got == nil) != (want == nil) || got != nil && !errors.Is(got, ErrInvalidRecord) {
+			if (got == nil) != (i == 11 || i == 12 || i == len(bodies)-1) || (got == nil) != (want == nil) || got != nil && !errors.Is(got, ErrInvalidRecord) {
 				t.Errorf("body %d, %s: %v, Validate says %v", i, c, got, want)
 			}
 		}
@@ -347,8 +348,9 @@ func TestRandomRecords(t *testing.T) {
 			want = append(want, r)
 		}
 		batch := b.Finish()
-		if d := cmp.Diff(want, collect(t, batch)); d != "" {
-			t.Fatalf("seed %d, round %d: %s", seed, round, d)
+		// cmp takes minutes for so many bytes.
+		if got := collect(t, batch); !reflect.DeepEqual(want, got) {
+			t.Fatalf("seed %d, round %d: %s", seed, round, cmp.Diff(want, got))
 		}
 		if codec == Zstd {
 			continue
@@ -366,8 +368,8 @@ func TestRandomRecords(t *testing.T) {
 				if w.Headers = nil; magic == 0 {
 					w.Timestamp = -1
 				}
-				if d := cmp.Diff(w, got[i]); d != "" {
-					t.Fatalf("seed %d, round %d, magic %d: %s", seed, round, magic, d)
+				if !reflect.DeepEqual(w, got[i]) {
+					t.Fatalf("seed %d, round %d, magic %d: %s", seed, round, magic, cmp.Diff(w, got[i]))
 				}
 			}
 			r := open()
