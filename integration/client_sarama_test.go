@@ -62,6 +62,7 @@ func (c *saramaClient) config() *sarama.Config {
 	cfg.Net.MaxOpenRequests = 1 // what idempotence wants of sarama
 	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
 	cfg.Consumer.Offsets.AutoCommit.Enable = false
+	cfg.Consumer.Group.Session.Timeout = 30 * time.Second
 	cfg.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
 	cfg.Consumer.MaxWaitTime = 200 * time.Millisecond
 	cfg.Consumer.Return.Errors = true

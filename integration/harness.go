@@ -125,20 +125,26 @@ func (b *Broker) Log() string {
 // Stop sends SIGTERM, wants status 0, and returns how long the process took to end.
 func (b *Broker) Stop() time.Duration {
 	b.tb.Helper()
+	return b.StopBy(syscall.SIGTERM)
+}
+
+// StopBy is Stop by another signal.
+func (b *Broker) StopBy(signal syscall.Signal) time.Duration {
+	b.tb.Helper()
 	if b.cmd == nil {
 		b.tb.Fatal("Stop: no process of ours runs")
 	}
 	begun := time.Now()
-	_ = b.cmd.Process.Signal(syscall.SIGTERM)
+	_ = b.cmd.Process.Signal(signal)
 	select {
 	case <-b.exited:
 	case <-time.After(10 * time.Second):
 		b.kill()
-		b.tb.Fatalf("broker still ran 10 s after SIGTERM\n%s", b.Log())
+		b.tb.Fatalf("broker still ran 10 s after %v\n%s", signal, b.Log())
 	}
 	took := time.Since(begun)
 	if b.err != nil {
-		b.tb.Fatalf("broker ended with %v after SIGTERM\n%s", b.err, b.Log())
+		b.tb.Fatalf("broker ended with %v after %v\n%s", b.err, signal, b.Log())
 	}
 	b.cmd = nil
 	return took
@@ -214,7 +220,7 @@ func (b *Broker) command() *exec.Cmd {
 	if listen == "" {
 		listen = "127.0.0.1:0"
 	}
-	args := []string{"--data-dir", b.opts.Dir, "--listen", listen, "--http", "127.0.0.1:0"}
+	args := []string{"--data-dir", b.opts.Dir, "--listen", listen, "--http", ""}
 	for _, s := range b.opts.Settings {
 		args = append(args, "--set", s)
 	}
@@ -269,7 +275,7 @@ func Run(tb testing.TB, args ...string) (stdout, stderr string, status int) {
 var (
 	buildOnce sync.Once
 	buildDir  string
-	binary    string
+	binaryPath    string
 	buildErr  error
 )
 
@@ -277,14 +283,14 @@ var (
 func Binary(tb testing.TB) string {
 	tb.Helper()
 	buildOnce.Do(func() {
-		if binary = os.Getenv(envBinary); binary == "" {
-			binary, buildErr = build()
+		if binaryPath = os.Getenv(envBinary); binaryPath == "" {
+			binaryPath, buildErr = build()
 		}
 	})
 	if buildErr != nil {
 		tb.Fatal(buildErr)
 	}
-	return binary
+	return binaryPath
 }
 
 // RemoveBinary removes what Binary built; for TestMain.
@@ -352,7 +358,7 @@ var hostPort = regexp.MustCompile(`(?:^|[\s/=(])((?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f
 
 // address returns the address that a ready line names; empty when it is not a ready line.
 func address(line string) string {
-	if !strings.Contains(strings.ToLower(line), "ready") {
+	if !strings.HasPrefix(line, "ottla is ready") {
 		return ""
 	}
 	m := hostPort.FindStringSubmatch(line)

@@ -15,6 +15,14 @@ type Append struct {
 	Epoch          int32 // the leader's, written into the batches
 	Origin         record.Origin
 	RequestVersion int16 // of Produce
+
+	// VerifyTxn: a client's transactional batch must continue a transaction that is open in this
+	// log, or come with the Guard of a StartVerification that no marker has overtaken.
+	VerifyTxn bool
+	Guard     uint64
+	// TxnVersion is the transaction.version by which a marker ends its transaction; from 2 on its
+	// epoch is above that of the records.
+	TxnVersion int16
 }
 
 // Appended is what became of it.
@@ -58,7 +66,7 @@ func (l *Log) Append(a Append) (Appended, error) {
 		return Appended{}, err
 	}
 	done.Start = l.start.Load()
-	if dup, ok, err := l.checkProducers(v.Records, a.Origin == record.Client); err != nil || ok {
+	if dup, ok, err := l.checkProducers(v.Records, &a); err != nil || ok {
 		if ok {
 			done.Duplicate, done.AppendTime = true, dup.time
 			done.First, done.Last = dup.firstOffset(), dup.lastOffset
@@ -148,7 +156,8 @@ func entryCount(b record.Batch) int {
 
 // checkProducers says whether the records may follow what their producers wrote before. dup is
 // the stored batch that a client's repeats.
-func (l *Log) checkProducers(records []byte, client bool) (dup batchMeta, ok bool, err error) {
+func (l *Log) checkProducers(records []byte, a *Append) (dup batchMeta, ok bool, err error) {
+	client := a.Origin == record.Client
 	for b := range record.All(records) {
 		if !b.HasProducerID() {
 			continue
@@ -163,14 +172,14 @@ func (l *Log) checkProducers(records []byte, client bool) (dup batchMeta, ok boo
 		if b.IsControl() {
 			m, ok, err := parseMarker(b)
 			if err == nil && ok {
-				err = l.state.errOfMarker(b, m)
+				err = l.state.errOfMarker(b, m, a.TxnVersion)
 			}
 			if err != nil {
 				return dup, false, fmt.Errorf("%s: %w", l, err)
 			}
 			continue
 		}
-		if err := l.state.errOf(b, client); err != nil {
+		if err := l.state.errOf(b, a); err != nil {
 			return dup, false, fmt.Errorf("%s: %w", l, err)
 		}
 	}
@@ -297,7 +306,7 @@ func (l *Log) snapshotLocked(offset int64) error {
 		return err
 	}
 	l.state.snapshot = append(l.state.snapshot, offset)
-	l.flush.snapped.Store(offset)
+	l.flush.snapped(offset)
 	l.flush.names.Store(true)
 	return nil
 }

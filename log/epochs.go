@@ -117,22 +117,23 @@ func (e *epochs) clear() {
 	e.list = nil
 }
 
-// unwritten returns the entries if the file lacks one that begins below the offset: the others
-// have no records that are to be made durable.
+// unwritten returns the entries if the file differs in those that begin below the offset: the
+// others have no records that are to be made durable.
 func (e *epochs) unwritten(below int64) ([]epochEntry, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if slices.Equal(e.list, e.written) {
-		return nil, false
-	}
-	n := len(e.list)
-	for n > 0 && e.list[n-1].start >= below {
-		n--
-	}
-	if slices.Equal(e.list[:n], e.written) {
+	if slices.Equal(startingBelow(e.list, below), startingBelow(e.written, below)) {
 		return nil, false
 	}
 	return slices.Clone(e.list), true
+}
+
+func startingBelow(list []epochEntry, offset int64) []epochEntry {
+	n := len(list)
+	for n > 0 && list[n-1].start >= offset {
+		n--
+	}
+	return list[:n]
 }
 
 // wrote says that the file has these entries, durably.

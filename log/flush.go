@@ -23,14 +23,21 @@ type flusher struct {
 	point   atomic.Int64
 	last    atomic.Int64 // when the last flush ended, ms
 
-	names   atomic.Bool // names in the partition's directory changed since its last sync
-	file    atomic.Bool // partition.metadata is not durable
-	snapped atomic.Int64
+	names     atomic.Bool // names in the partition's directory changed since its last sync
+	file      atomic.Bool // partition.metadata is not durable
+	snapshots []int64     // guarded by mu: producer snapshots that are not durable
 }
 
-func (f *flusher) init() {
+// snapped says that there is a new snapshot.
+func (f *flusher) snapped(offset int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.snapshots = append(f.snapshots, offset)
+}
+
+func (f *flusher) init(now int64) {
 	f.idle.L = &f.mu
-	f.snapped.Store(noOffset)
+	f.last.Store(now)
 }
 
 // Flushed is the offset below which everything is durable (Kafka's recovery point).
@@ -60,6 +67,23 @@ func (l *Log) Flush(to int64) error {
 		}
 		f.idle.Wait()
 	}
+	return l.flushLocked()
+}
+
+// flushAll makes durable what there is, the names of files included, also when the recovery
+// point does not move.
+func (l *Log) flushAll() error {
+	f := &l.flush
+	f.mu.Lock()
+	for f.running {
+		f.idle.Wait()
+	}
+	return l.flushLocked()
+}
+
+// flushLocked is called with flusher.mu held and nobody in fsync, and gives it up.
+func (l *Log) flushLocked() error {
+	f := &l.flush
 	f.running = true
 	cuts := f.cuts
 	f.mu.Unlock()
@@ -120,11 +144,11 @@ func (l *Log) sync() (point int64, err error) {
 func (l *Log) unsynced() bool {
 	f := &l.flush
 	_, epochs := l.epochs.unwritten(l.end.Load())
-	return epochs || f.names.Load() || f.file.Load() || f.snapped.Load() != noOffset || f.point.Load() < l.end.Load()
+	return epochs || f.names.Load() || f.file.Load() || f.point.Load() < l.end.Load()
 }
 
 // syncNames makes durable what is beside the segments: the leader epochs, partition.metadata,
-// the newest producer snapshot, and the names of all files, as far as a recovery point needs it.
+// the producer snapshots, and the names of all files, as far as a recovery point needs it.
 func (l *Log) syncNames(point int64) error {
 	f := &l.flush
 	if list, ok := l.epochs.unwritten(point); ok {
@@ -140,8 +164,15 @@ func (l *Log) syncNames(point int64) error {
 			return err
 		}
 	}
-	if at := f.snapped.Swap(noOffset); at != noOffset {
+	f.mu.Lock()
+	snapshots := f.snapshots
+	f.snapshots = nil
+	f.mu.Unlock()
+	for i, at := range snapshots {
 		if err := syncFile(l.m.fs, l.path(offsetName(at, snapshotSuffix))); err != nil && !notExist(err) {
+			f.mu.Lock()
+			f.snapshots = append(f.snapshots, snapshots[i:]...)
+			f.mu.Unlock()
 			return err
 		}
 	}

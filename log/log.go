@@ -51,7 +51,7 @@ func newLog(m *Manager, d *dir, topic string, partition int32) *Log {
 	l.name.Store(&l.label)
 	l.id.Store(new([16]byte))
 	l.first.Store(math.MaxInt64)
-	l.flush.init()
+	l.flush.init(m.nowMs())
 	return l
 }
 

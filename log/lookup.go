@@ -112,20 +112,23 @@ func (s *segment) firstAtOrAfter(ts, start int64) (offset, time int64, epoch int
 	if err != nil {
 		return 0, 0, 0, false, err
 	}
-	near := s.base
+	pos, end := int64(0), s.size.Load()
+	near := start
 	if i >= 0 {
-		near += relative
+		near = max(near, s.base+relative)
 	}
-	pos, err := s.position(max(near, start))
-	if err != nil {
-		return 0, 0, 0, false, err
+	if near > s.base {
+		p, ok, err := s.locate(near, end)
+		if err != nil || !ok {
+			return 0, 0, 0, false, err
+		}
+		pos = p.pos
 	}
 	h, err := s.get(logData, 0)
 	if err != nil {
 		return 0, 0, 0, false, err
 	}
 	defer h.release()
-	end := s.size.Load()
 	sc := scanner{f: h.f, pos: pos, end: end, buf: make([]byte, lookupBytes)}
 	for {
 		if err := sc.next(); err != nil {

@@ -413,6 +413,9 @@ func (m *Manager) closeDir(d *dir) error {
 		l.shut()
 	}
 	if failed == nil {
+		d.pointsMoved.Store(true)
+		d.startsMoved.Store(true)
+		d.watermarksMoved.Store(true)
 		failed = errors.Join(d.savePoints(), d.saveStarts(), d.saveWatermarks())
 	}
 	if failed != nil || damaged || !d.clean && len(d.skipped) > 0 {

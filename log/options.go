@@ -74,7 +74,7 @@ func (o *Options) rules(partition string, a Append, now int64) record.Rules {
 		Partition: partition, Now: now,
 		LogAppend: o.LogAppendTime, BeforeMax: o.TimestampBeforeMaxMs, AfterMax: o.TimestampAfterMaxMs,
 		MaxBatchBytes: int(o.MaxMessageBytes), MaxDecompressedBytes: o.MaxDecompressedMessageBytes,
-		Codec: codec, Level: int(max(level, 0)), Compacted: o.CleanupCompact,
+		Codec: codec, Level: int(level), Compacted: o.CleanupCompact,
 		Origin: a.Origin, RequestVersion: a.RequestVersion,
 	}
 }

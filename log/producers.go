@@ -94,20 +94,29 @@ type producerState struct {
 	open   []txn
 	ending []txn
 
+	verifying map[int64]*verification // by producer id; nil until there is one
+	lastGuard uint64
+
 	snapshot []int64 // offsets of the snapshot files, rising
 }
 
 // errOf says what is wrong with a producer's batch, if anything is. The rules are those of
 // Kafka's ProducerAppendInfo: an epoch never goes back; a new one starts with sequence 0; within
 // one there is no gap; an unknown producer may begin anywhere.
-func (s *producerState) errOf(b record.Batch, client bool) error {
+func (s *producerState) errOf(b record.Batch, a *Append) error {
+	client := a.Origin == record.Client
 	p := s.byID[b.ProducerID()]
+	epoch, seq := b.ProducerEpoch(), b.BaseSequence()
+	if p != nil && epoch < p.epoch { // first of all: whoever is fenced shall learn just that (KAFKA-19690)
+		return fmt.Errorf("producer %d with epoch %d, last seen %d: %w", p.id, epoch, p.epoch, ErrInvalidProducerEpoch)
+	}
+	if client {
+		if err := s.errOfVerification(b, a); err != nil {
+			return err
+		}
+	}
 	if p == nil {
 		return nil
-	}
-	epoch, seq := b.ProducerEpoch(), b.BaseSequence()
-	if epoch < p.epoch {
-		return fmt.Errorf("producer %d with epoch %d, last seen %d: %w", p.id, epoch, p.epoch, ErrInvalidProducerEpoch)
 	}
 	if client {
 		switch {
@@ -129,13 +138,17 @@ func (s *producerState) errOf(b record.Batch, client bool) error {
 }
 
 // errOfMarker says whether a transaction marker may be appended.
-func (s *producerState) errOfMarker(b record.Batch, m record.EndMarker) error {
+func (s *producerState) errOfMarker(b record.Batch, m record.EndMarker, version int16) error {
 	p := s.byID[b.ProducerID()]
 	if p == nil {
 		return nil
 	}
 	if b.ProducerEpoch() < p.epoch {
 		return fmt.Errorf("marker for producer %d with epoch %d, last seen %d: %w", p.id, b.ProducerEpoch(), p.epoch, ErrInvalidProducerEpoch)
+	}
+	if version >= 2 && p.txnFirst >= 0 && b.ProducerEpoch() == p.epoch {
+		// It ended the transaction before, and comes a second time.
+		return fmt.Errorf("marker for producer %d with epoch %d, in which a transaction is open: %w", p.id, p.epoch, ErrInvalidProducerEpoch)
 	}
 	if p.coordinatorEpoch > m.CoordinatorEpoch {
 		return fmt.Errorf("marker for producer %d from coordinator epoch %d, last seen %d: %w", p.id, m.CoordinatorEpoch, p.coordinatorEpoch, ErrCoordinatorFenced)
@@ -163,6 +176,7 @@ func (s *producerState) apply(b record.Batch) {
 	p.add(batchMeta{b.LastOffset(), b.MaxTimestamp(), b.LastOffsetDelta(), b.LastSequence()})
 	p.lastTime = b.MaxTimestamp()
 	if b.IsTransactional() && p.txnFirst < 0 {
+		delete(s.verifying, p.id)
 		p.txnFirst = b.BaseOffset()
 		s.open = insertTxn(s.open, txn{p.id, p.txnFirst, noOffset})
 	}
@@ -172,6 +186,7 @@ func (s *producerState) apply(b record.Batch) {
 // here, ended is that, with the last stable offset after it.
 func (s *producerState) applyMarker(b record.Batch, m record.EndMarker) (ended txn, stable int64, ok bool) {
 	p := s.get(b.ProducerID())
+	delete(s.verifying, p.id)
 	if p.txnFirst >= 0 {
 		ended, ok = txn{p.id, p.txnFirst, b.BaseOffset()}, true
 	}
@@ -234,6 +249,11 @@ func (s *producerState) expire(now, after int64) {
 	if len(s.byID) == 0 {
 		s.byID = nil
 	}
+	for id, v := range s.verifying {
+		if now-v.time >= after {
+			delete(s.verifying, id)
+		}
+	}
 }
 
 func (p *producer) expired(now, after int64) bool {
@@ -242,5 +262,5 @@ func (p *producer) expired(now, after int64) bool {
 
 // clear forgets all producers; the snapshot files are the caller's concern.
 func (s *producerState) clear() {
-	s.byID, s.open, s.ending = nil, nil, nil
+	s.byID, s.open, s.ending, s.verifying = nil, nil, nil, nil
 }

@@ -43,12 +43,15 @@ func (l *Log) load(point int64, known bool, start, high int64) error {
 		if point > start {
 			return &Damage{l.path(""), -1, fmt.Sprintf("no segments, but everything below offset %d was flushed", point)}
 		}
-		ld.list = []*segment{newSegment(l, start)}
+		s := newSegment(l, start)
+		if start > 0 { // the file's name has to say it
+			if err := s.create(); err != nil {
+				return l.writeFailed("create a segment", err)
+			}
+		}
+		ld.list = []*segment{s}
 	}
 	l.setSegments(ld.list)
-	if err := ld.indexes(); err != nil {
-		return err
-	}
 	epochsKnown, err := ld.epochs()
 	if err != nil {
 		return err
@@ -79,6 +82,9 @@ func (l *Log) load(point int64, known bool, start, high int64) error {
 	}
 	l.start.Store(max(start, first))
 	l.end.Store(end)
+	if err := ld.indexes(); err != nil {
+		return err
+	}
 	if clean {
 		if err := ld.loadProducers(end, true); err != nil {
 			return err
@@ -92,7 +98,6 @@ func (l *Log) load(point int64, known bool, start, high int64) error {
 	l.epochs.truncateEnd(end)
 	l.epochs.truncateStart(l.start.Load())
 	l.flush.point.Store(min(ld.point, end))
-	l.flush.last.Store(l.m.nowMs())
 	l.high.Store(max(min(high, end), l.start.Load()))
 	l.state.decided(l.high.Load())
 	l.first.Store(l.state.firstUnstable())
@@ -283,17 +288,12 @@ func (ld *loader) identity() error {
 	return &Damage{name, -1, err.Error()}
 }
 
-// indexes makes the indexes of closed segments that have none.
+// indexes makes the indexes of segments that have none. Those that were recovered have.
 func (ld *loader) indexes() error {
-	for i, s := range ld.list {
-		if i == len(ld.list)-1 && !ld.l.dir.clean || s.size.Load() == 0 {
+	for _, s := range ld.l.segments() {
+		if s.size.Load() == 0 || s.checked.Load() ||
+			ld.names[offsetName(s.base, indexSuffix)] && ld.names[offsetName(s.base, timeSuffix)] {
 			continue
-		}
-		if ld.names[offsetName(s.base, indexSuffix)] && ld.names[offsetName(s.base, timeSuffix)] {
-			continue
-		}
-		if i < len(ld.list)-1 && ld.list[i+1].base > ld.point && !ld.l.dir.clean {
-			continue // recovery does
 		}
 		if err := s.ensure(); err != nil {
 			return err
@@ -322,14 +322,18 @@ func (ld *loader) epochs() (known bool, err error) {
 	return true, nil
 }
 
-// quick finds the end of a log that was stopped cleanly: the last segment's entries follow one
-// another up to the end of the file, and that is the recovery point. ok is false if they do
+// quick finds the end of a log that was stopped cleanly: the entries of the last segment that
+// has any follow one another up to the end of the file, and that is the recovery point. ok is false if they do
 // not, or if it is not; then the log is recovered.
 func (ld *loader) quick(known bool) (end int64, ok bool, err error) {
-	s := ld.list[len(ld.list)-1]
+	last := len(ld.list) - 1
+	for last > 0 && ld.list[last].size.Load() == 0 {
+		last--
+	}
+	s := ld.list[last]
 	size := s.size.Load()
 	if size == 0 {
-		return s.base, !known || s.base == ld.point, nil
+		return s.base, len(ld.list) == 1 && (!known || s.base == ld.point), nil
 	}
 	pos := int64(0)
 	if size > smallSegment {
@@ -359,6 +363,15 @@ func (ld *loader) quick(known bool) (end int64, ok bool, err error) {
 	if err != io.EOF {
 		return 0, false, err
 	}
+	if rest := ld.list[last+1:]; len(rest) > 1 || len(rest) == 1 && end != rest[0].base {
+		return 0, false, nil
+	}
+	// Should the mark be one that a crash brought back, these are from behind the end.
+	for _, s := range ld.list[last:] {
+		if err := s.truncateAborted(end); err != nil {
+			return 0, false, ld.l.writeFailed("truncate an index", err)
+		}
+	}
 	return end, !known || end == ld.point, nil
 }
 
@@ -366,18 +379,44 @@ func (ld *loader) quick(known bool) (end int64, ok bool, err error) {
 // producers and epochs. It returns the log's end.
 func (ld *loader) recover() (int64, error) {
 	l := ld.l
-	if err := ld.loadProducers(ld.point, false); err != nil {
+	// A snapshot at the first offset is all that there is of what was before it.
+	trusted := max(ld.point, ld.list[0].base)
+	if err := ld.loadProducers(trusted, false); err != nil {
 		return 0, err
 	}
-	end := ld.list[0].base
+	if err := l.dropSnapshots(func(at int64) bool { return at > trusted }); err != nil {
+		return 0, l.writeFailed("remove a snapshot", err)
+	}
+	// What the file says of epochs behind the recovery point may be from before a truncation.
+	l.epochs.truncateEnd(ld.point)
+	end, started := ld.list[0].base, false
 	// The segment that ends at the recovery point may not have had its indexes flushed.
 	for i := floor(ld.list, ld.point-1); i < len(ld.list); i++ {
 		s := ld.list[i]
-		if s.base < end {
-			return 0, &Damage{s.path(logSuffix), 0, fmt.Sprintf("the segment before ends at offset %d", end)}
+		if i > 0 && s.base != end && (s.base < end || s.base > ld.point && !ld.l.options().CleanupCompact) {
+			// The segment before was not flushed, and a crash took its end or let a newer one
+			// stand beside it. Only compaction leaves holes.
+			if s.base < ld.point {
+				return 0, &Damage{s.path(logSuffix), 0, fmt.Sprintf("the segment before ends at offset %d", end)}
+			}
+			if end >= ld.point && started {
+				return end, errors.Join(ld.cut(i), ld.follow(end))
+			}
 		}
+		started = true
 		end = max(end, s.base)
+		if i > 0 && s.base >= ld.producers && !slices.Contains(l.state.snapshot, s.base) {
+			if err := ld.follow(s.base); err != nil {
+				return 0, err
+			}
+			if err := l.snapshotLocked(s.base); err != nil {
+				return 0, l.writeFailed("write a producer snapshot", err)
+			}
+		}
 		if s.size.Load() == 0 {
+			if err := s.truncateAborted(s.base); err != nil {
+				return 0, l.writeFailed("truncate an index", err)
+			}
 			continue
 		}
 		next, whole, err := ld.segment(s)
@@ -412,8 +451,14 @@ func (ld *loader) cut(from int) error {
 func (l *Log) restart(start int64) error {
 	l.m.logger.Warn("the log start is above the log end; starting anew", "partition", l.label, "start", start, "end", l.end.Load())
 	s := newSegment(l, start)
+	if err := l.dropSnapshots(func(int64) bool { return true }); err != nil {
+		return l.writeFailed("remove a snapshot", err)
+	}
 	if err := l.dropSegments([]*segment{s}, l.segments()); err != nil {
 		return err
+	}
+	if err := s.create(); err != nil {
+		return l.writeFailed("create a segment", err)
 	}
 	l.state.clear()
 	l.epochs.clear()
@@ -624,6 +669,7 @@ func (l *Log) follow(s *segment, sc *scanner, index bool) error {
 // producers (as Kafka sees it).
 func (ld *loader) loadProducers(at int64, clean bool) error {
 	l := ld.l
+	never := clean && len(l.state.snapshot) == 0
 	offset, ok, err := l.loadSnapshot(at)
 	if err != nil {
 		return err
@@ -631,7 +677,7 @@ func (ld *loader) loadProducers(at int64, clean bool) error {
 	ld.producers = offset
 	if !ok {
 		ld.producers = ld.list[0].base
-		if clean && len(l.state.snapshot) == 0 {
+		if never {
 			ld.producers = at
 		}
 		l.state.clear()
@@ -765,11 +811,7 @@ func (ld *loader) straySnapshots(end int64) error {
 // reloadProducers makes the state of the producers that at an offset to which the log was
 // truncated. The caller holds mu.
 func (l *Log) reloadProducers(at int64) error {
-	had := len(l.state.byID) > 0
-	if err := l.dropSnapshots(func(o int64) bool { return o > at }); err != nil {
-		return err
-	}
-	if !had {
+	if len(l.state.byID) == 0 {
 		l.state.clear()
 		l.first.Store(l.state.firstUnstable())
 		return nil

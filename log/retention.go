@@ -13,23 +13,27 @@ func (l *Log) clean() (int, error) {
 	o := l.options()
 	now := l.m.nowMs()
 	total := 0
-	rules := []func(*segment, int64) (bool, error){
-		func(_ *segment, next int64) (bool, error) { return next >= 0 && next <= l.start.Load(), nil },
+	rules := []func() func(*segment, int64) (bool, error){
+		func() func(*segment, int64) (bool, error) {
+			return func(_ *segment, next int64) (bool, error) { return next >= 0 && next <= l.start.Load(), nil }
+		},
 	}
-	if o.CleanupDelete {
-		if size := l.Size(); o.RetentionBytes >= 0 && size > o.RetentionBytes {
-			over := size - o.RetentionBytes
-			rules = append(rules, func(s *segment, _ int64) (bool, error) {
+	if o.CleanupDelete && o.RetentionBytes >= 0 {
+		rules = append(rules, func() func(*segment, int64) (bool, error) {
+			over := l.Size() - o.RetentionBytes
+			return func(s *segment, _ int64) (bool, error) {
 				over -= s.size.Load()
 				return over >= 0, nil
-			})
-		}
-		if o.RetentionMs >= 0 {
-			rules = append(rules, func(s *segment, _ int64) (bool, error) {
+			}
+		})
+	}
+	if o.CleanupDelete && o.RetentionMs >= 0 {
+		rules = append(rules, func() func(*segment, int64) (bool, error) {
+			return func(s *segment, _ int64) (bool, error) {
 				largest, err := s.largestTime()
 				return now-largest > o.RetentionMs, err
-			})
-		}
+			}
+		})
 	}
 	for _, rule := range rules {
 		n, err := l.deleteWhile(rule)
@@ -42,8 +46,23 @@ func (l *Log) clean() (int, error) {
 }
 
 // deleteWhile deletes segments from the oldest on, as long as the rule agrees; it is asked with
-// the base of the segment that follows, -1 for the active one.
-func (l *Log) deleteWhile(rule func(s *segment, next int64) (bool, error)) (int, error) {
+// the base of the segment that follows, -1 for the active one. What goes along with the deleted
+// records, the state of their producers, is made durable before they go.
+func (l *Log) deleteWhile(rule func() func(s *segment, next int64) (bool, error)) (int, error) {
+	for flushed := false; ; flushed = true {
+		n, err := l.tryDelete(rule(), flushed)
+		if err != nil || n >= 0 {
+			return n, err
+		}
+		if err := l.flushAll(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// tryDelete deletes what the rule agrees to and returns how many segments those were, or -1 if
+// something has to be flushed first.
+func (l *Log) tryDelete(rule func(s *segment, next int64) (bool, error), flushed bool) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.writable() != nil {
@@ -79,6 +98,9 @@ func (l *Log) deleteWhile(rule func(s *segment, next int64) (bool, error)) (int,
 			return 0, err
 		}
 		list = l.segments()
+	}
+	if !flushed && (l.Flushed() < list[n].base || l.unsynced()) {
+		return -1, nil
 	}
 	return n, l.deleteOldestLocked(list, n)
 }

@@ -298,6 +298,9 @@ func (s *segment) position(offset int64) (int64, error) {
 	return pos, nil
 }
 
+// errAstray: an index led to an entry that it cannot mean.
+var errAstray = errors.New("index leads astray")
+
 // locate finds the first entry whose last offset is at or after the given one. ok is false if
 // the segment has none. Entries from end on are not there.
 func (s *segment) locate(offset, end int64) (p place, ok bool, err error) {
@@ -321,14 +324,17 @@ func (s *segment) locate(offset, end int64) (p place, ok bool, err error) {
 	for {
 		sc := scanner{f: h.f, pos: pos, end: end, buf: buf[:]}
 		for err = sc.next(); err == nil; err = sc.next() {
-			if sc.head.LastOffset() >= offset {
+			if last := sc.head.LastOffset(); last > offset && sc.pos == pos && pos > 0 {
+				err = errAstray // an index entry's batch ends at or before what was looked for
+				break
+			} else if last >= offset {
 				return placeOf(sc.head, sc.pos), true, nil
 			}
 		}
 		switch {
 		case err == io.EOF:
 			return place{}, false, nil
-		case !torn(err):
+		case !torn(err) && err != errAstray:
 			return place{}, false, err
 		case pos == 0 || end > s.size.Load():
 			if end > s.size.Load() { // truncated meanwhile
@@ -428,26 +434,31 @@ func (s *segment) compare(last place, lastRel int64, top stamp, offsets entries)
 			return "the last offset entry points at another batch", nil
 		}
 	}
-	if top.time < 0 {
-		return "", nil
+	pos := int64(0)
+	if top.time >= 0 {
+		if _, _, pos, err = s.search(offsetIndex, offsets, top.offset-s.base); err != nil {
+			return "", err
+		}
 	}
-	_, _, pos, err := s.search(offsetIndex, offsets, top.offset-s.base)
-	if err != nil {
-		return "", err
-	}
+	// A segment that is closed has its largest timestamp in the last time entry.
 	sc = scanner{f: h.f, pos: pos, end: sc.end, buf: buf[:]}
+	met := top.time < 0
 	for {
 		switch err := sc.next(); {
+		case err == io.EOF && met:
+			return "", nil
 		case err == io.EOF || torn(err):
 			return "the last time entry points at no batch", nil
 		case err != nil:
 			return "", err
 		case sc.head.LastOffset() < top.offset:
-			continue
-		case sc.head.MaxTimestamp() != top.time:
+		case !met && sc.head.MaxTimestamp() != top.time:
 			return "the last time entry has another timestamp than its batch", nil
+		case sc.head.MaxTimestamp() > top.time:
+			return "the time index lacks the largest timestamp", nil
+		default:
+			met = true
 		}
-		return "", nil
 	}
 }
 

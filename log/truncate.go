@@ -17,8 +17,7 @@ func (l *Log) TruncateTo(offset int64) error {
 	if err := l.writable(); err != nil {
 		return err
 	}
-	end := l.end.Load()
-	if offset >= end {
+	if end := l.end.Load(); offset >= end {
 		l.epochs.truncateEnd(end)
 		return nil
 	}
@@ -26,22 +25,31 @@ func (l *Log) TruncateTo(offset int64) error {
 	if offset < list[0].base {
 		return l.truncateFullyLocked(max(offset, 0))
 	}
-	if err := l.cutPoint(offset); err != nil {
+	keep := floor(list, offset) + 1
+	end, err := list[keep-1].endBefore(offset)
+	if err != nil {
+		return l.readFailed("truncate", err)
+	}
+	if err := l.cutPoint(end); err != nil {
 		return err
 	}
-	keep := floor(list, offset) + 1
+	if l.start.Load() > end {
+		if err := l.setStart(end); err != nil {
+			return err
+		}
+	}
+	if err := l.dropSnapshots(func(at int64) bool { return at > end }); err != nil {
+		return l.writeFailed("remove producer snapshots", err)
+	}
 	if err := l.dropSegments(list[:keep:keep], list[keep:]); err != nil {
 		return err
 	}
-	end, err := list[keep-1].truncate(offset)
-	if err != nil {
+	if err := list[keep-1].truncate(offset); err != nil {
 		return l.fail(l.writeFailed("truncate", err))
 	}
 	l.epochs.truncateEnd(end)
 	l.end.Store(end)
-	l.start.Store(min(l.start.Load(), end))
 	l.high.Store(min(l.high.Load(), end))
-	l.dir.startsMoved.Store(true)
 	l.dir.watermarksMoved.Store(true)
 	if err := l.reloadProducers(end); err != nil {
 		return l.fail(l.readFailed("rebuild the producers' state", err))
@@ -67,26 +75,31 @@ func (l *Log) truncateFullyLocked(start int64) error {
 	if err := l.cutPoint(0); err != nil {
 		return err
 	}
+	if err := l.setStart(start); err != nil {
+		return err
+	}
 	list := l.segments()
 	l.leftovers = true
 	s := newSegment(l, start)
-	if err := l.dropSegments([]*segment{s}, list); err != nil {
-		return err
-	}
-	if err := s.create(); err != nil {
-		return l.fail(l.writeFailed("create a segment", err))
-	}
-	l.epochs.clear()
-	l.start.Store(start)
-	l.end.Store(start)
-	l.high.Store(start)
-	l.dir.startsMoved.Store(true)
-	l.dir.watermarksMoved.Store(true)
-	l.state.clear()
-	l.first.Store(l.state.firstUnstable())
 	if err := l.dropSnapshots(func(int64) bool { return true }); err != nil {
 		return l.writeFailed("remove producer snapshots", err)
 	}
+	if err := l.dropSegments([]*segment{s}, list); err != nil {
+		return err
+	}
+	err := s.create()
+	if err == nil {
+		err = l.m.fs.SyncDir(l.path("")) // the file's name says where the log begins
+	}
+	if err != nil {
+		return l.fail(l.writeFailed("create a segment", err))
+	}
+	l.epochs.clear()
+	l.end.Store(start)
+	l.high.Store(start)
+	l.dir.watermarksMoved.Store(true)
+	l.state.clear()
+	l.first.Store(l.state.firstUnstable())
 	l.wake.all()
 	return nil
 }
@@ -104,14 +117,22 @@ func (l *Log) cutPoint(offset int64) error {
 	return nil
 }
 
+// setStart makes an offset the log start, on disk too: one that is above the log's end would
+// let the next start give up the whole log.
+func (l *Log) setStart(offset int64) error {
+	l.start.Store(offset)
+	l.dir.startsMoved.Store(true)
+	if err := l.dir.saveStarts(); err != nil {
+		return l.writeFailed("write "+startFile, err)
+	}
+	return nil
+}
+
 // dropSegments makes keep the list and marks the other segments' files as deleted, the last
-// one first, so that a crash leaves no hole. Their names are durable when it returns: nothing
-// that is written later can meet them again.
+// one first, so that a crash leaves no hole. All names are durable when it returns: nothing
+// that is written later can meet the files, or snapshots that were removed before, again.
 func (l *Log) dropSegments(keep, drop []*segment) error {
 	l.setSegments(keep)
-	if len(drop) == 0 {
-		return nil
-	}
 	for _, s := range slices.Backward(drop) {
 		if err := s.rename(); err != nil {
 			return l.writeFailed("delete a segment", err)
@@ -120,26 +141,28 @@ func (l *Log) dropSegments(keep, drop []*segment) error {
 	if err := l.m.fs.SyncDir(l.path("")); err != nil {
 		return l.writeFailed("sync directory", err)
 	}
-	l.m.removeLater(l, drop)
+	if len(drop) > 0 {
+		l.m.removeLater(l, drop)
+	}
 	return nil
 }
 
-// truncate cuts the segment before the entry that has the offset, and returns the offset after
-// the last entry left. The caller holds the log's lock; the segment is the last one then.
-func (s *segment) truncate(offset int64) (end int64, err error) {
+// truncate cuts the segment before the entry that has the offset. The caller holds the log's
+// lock; the segment is the last one then.
+func (s *segment) truncate(offset int64) error {
 	if err := s.ensure(); err != nil {
-		return 0, err
+		return err
 	}
 	size := s.size.Load()
 	p, ok, err := s.locate(offset, size)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if !ok {
 		p.pos = size
 	}
 	if err := s.writeIndexes(); err != nil {
-		return 0, err
+		return err
 	}
 	s.imu.Lock()
 	s.newest = place{}
@@ -147,35 +170,37 @@ func (s *segment) truncate(offset int64) (end int64, err error) {
 	s.size.Store(p.pos)
 	h, err := s.get(logData, 0)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	err = h.f.Truncate(p.pos)
+	if err = h.f.Truncate(p.pos); err == nil {
+		err = h.f.Sync() // or a crash could bring back what is behind it beside a newer segment
+	}
 	h.release()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if end, err = s.truncateIndexes(offset); err != nil {
-		return 0, err
+	if err = s.truncateIndexes(offset); err != nil {
+		return err
 	}
 	s.sinceIndex = 0
 	if p.pos == 0 {
 		s.created, s.firstTime = s.log.m.nowMs(), noTime
 	}
-	return end, s.truncateAborted(offset)
+	return s.truncateAborted(offset)
 }
 
-// truncateIndexes takes out entries for offsets from the given one on. In what is left it finds
-// the largest timestamp, which is the last time entry's or that of a later batch, and the end.
-func (s *segment) truncateIndexes(offset int64) (end int64, err error) {
+// truncateIndexes takes out entries for offsets from the given one on, and finds the largest
+// timestamp of what is left: the last time entry's, or that of a later batch.
+func (s *segment) truncateIndexes(offset int64) error {
 	relative := offset - s.base
 	i, _, _, err := s.search(offsetIndex, s.offsets, relative-1)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	keep := (i + 1) * offsetEntryBytes
 	times, err := s.readIndex(timeIndex)
 	if err != nil && !notExist(err) {
-		return 0, err
+		return err
 	}
 	n := int64(0)
 	for n < s.times.disk/timeEntryBytes && timeIndex.entryRest(times[n*timeEntryBytes:]) < relative {
@@ -187,12 +212,12 @@ func (s *segment) truncateIndexes(offset int64) (end int64, err error) {
 		}
 		h, err := s.get(k, 0)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		err = h.f.Truncate(size)
 		h.release()
 		if err != nil {
-			return 0, err
+			return err
 		}
 	}
 	s.imu.Lock()
@@ -208,48 +233,90 @@ func (s *segment) truncateIndexes(offset int64) (end int64, err error) {
 	if keep > 0 {
 		_, key, _, err := s.search(offsetIndex, offsets, relative-1)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		s.lastRel = key
 	}
-	top, end, err := s.scanFrom(from)
+	top, err := s.maxFrom(from)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	s.imu.Lock()
 	defer s.imu.Unlock()
 	if top.time > s.max.time {
 		s.max = top
 	}
-	return end, nil
+	return nil
 }
 
-// scanFrom finds the largest timestamp of the entries from an offset on, and where they end.
-func (s *segment) scanFrom(from int64) (top stamp, end int64, err error) {
-	top, end = stamp{noTime, s.base}, s.base
-	pos, err := s.position(from)
+// maxFrom finds the largest timestamp of the entries from an offset on.
+func (s *segment) maxFrom(from int64) (stamp, error) {
+	top := stamp{noTime, s.base}
+	err := s.scanFrom(from, func(sc *scanner) bool {
+		if t := sc.head.MaxTimestamp(); t > top.time {
+			top = stamp{t, sc.head.LastOffset()}
+		}
+		return true
+	})
+	return top, err
+}
+
+// endBefore is the offset after the last entry that ends below the given one.
+func (s *segment) endBefore(offset int64) (int64, error) {
+	pos, err := s.position(offset - 1)
 	if err != nil {
-		return top, end, err
+		return 0, err
 	}
+	for {
+		end, astray := s.base, false
+		err := s.scanAt(pos, func(sc *scanner) bool {
+			if sc.head.LastOffset() >= offset {
+				astray = sc.pos == pos && pos > 0
+				return false
+			}
+			end = sc.head.NextOffset()
+			return true
+		})
+		if !astray {
+			return end, err
+		}
+		pos = 0
+	}
+}
+
+// scanFrom calls f for the entries from one on that is not behind the offset, until it has
+// enough.
+func (s *segment) scanFrom(offset int64, f func(*scanner) bool) error {
+	pos, size := int64(0), s.size.Load()
+	if offset > s.base {
+		p, ok, err := s.locate(offset, size)
+		if err != nil || !ok {
+			return err
+		}
+		pos = p.pos
+	}
+	return s.scanAt(pos, f)
+}
+
+func (s *segment) scanAt(pos int64, f func(*scanner) bool) error {
 	h, err := s.get(logData, 0)
 	if err != nil {
-		return top, end, err
+		return err
 	}
 	defer h.release()
 	sc := scanner{f: h.f, pos: pos, end: s.size.Load(), buf: make([]byte, lookupBytes)}
 	for err = sc.next(); err == nil; err = sc.next() {
-		end = sc.head.NextOffset()
-		if t := sc.head.MaxTimestamp(); t > top.time {
-			top = stamp{t, sc.head.LastOffset()}
+		if !f(&sc) {
+			return nil
 		}
 	}
 	if torn(err) {
-		return top, end, &Damage{s.path(logSuffix), sc.pos, err.Error()}
+		return &Damage{s.path(logSuffix), sc.pos, err.Error()}
 	}
 	if err != io.EOF {
-		return top, end, err
+		return err
 	}
-	return top, end, nil
+	return nil
 }
 
 // DeleteRecords moves the log start up to an offset; -1 is the high watermark. What lies below

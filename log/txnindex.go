@@ -27,8 +27,9 @@ func formatAborted(a Aborted) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(a.StableOffset))
 }
 
-// parseAborted reads whole entries; they rise by their last offset.
-func parseAborted(b []byte) ([]Aborted, error) {
+// parseAborted reads the whole entries of the segment with a base offset; they rise by their
+// last offset, which lies in the segment.
+func parseAborted(b []byte, base int64) ([]Aborted, error) {
 	list := make([]Aborted, 0, len(b)/abortedBytes)
 	for ; len(b) >= abortedBytes; b = b[abortedBytes:] {
 		if v := binary.BigEndian.Uint16(b); v != 0 {
@@ -40,7 +41,7 @@ func parseAborted(b []byte) ([]Aborted, error) {
 			Last:         int64(binary.BigEndian.Uint64(b[18:])),
 			StableOffset: int64(binary.BigEndian.Uint64(b[26:])),
 		}
-		if n := len(list); a.First < 0 || a.Last < a.First || n > 0 && a.Last <= list[n-1].Last {
+		if n := len(list); a.First < 0 || a.Last <= a.First || a.Last < base || n > 0 && a.Last <= list[n-1].Last {
 			return list, fmt.Errorf("entry %d (%d to %d) does not follow the one before it", n, a.First, a.Last)
 		}
 		list = append(list, a)
@@ -78,7 +79,7 @@ func (s *segment) aborted() ([]Aborted, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := parseAborted(b[:min(int64(len(b)), size)])
+	list, err := parseAborted(b[:min(int64(len(b)), size)], s.base)
 	if err != nil {
 		return nil, &Damage{s.path(txnSuffix), int64(len(list)) * abortedBytes, err.Error()}
 	}
@@ -95,7 +96,7 @@ func (s *segment) truncateAborted(offset int64) error {
 	if err != nil {
 		return err
 	}
-	list, _ := parseAborted(b)
+	list, _ := parseAborted(b, s.base)
 	keep := int64(0)
 	for _, a := range list {
 		if a.Last >= offset {
@@ -103,11 +104,16 @@ func (s *segment) truncateAborted(offset int64) error {
 		}
 		keep += abortedBytes
 	}
+	if keep == s.txn.Load() && keep == int64(len(b)) {
+		return nil
+	}
 	f, err := s.log.m.fs.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	err = f.Truncate(keep)
+	if err = f.Truncate(keep); err == nil {
+		err = f.Sync() // or a crash could bring an entry back that no flush takes away again
+	}
 	if e := f.Close(); err == nil {
 		err = e
 	}

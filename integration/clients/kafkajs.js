@@ -34,7 +34,7 @@ class Member {
   constructor (number, group) {
     this.number = number
     // kafkajs joins anew after a lost connection, and the group then waits for the member that it was: hence the short session
-    this.consumer = kafka.consumer({ groupId: group, sessionTimeout: 6000, rebalanceTimeout: 10000, heartbeatInterval: 200, maxWaitTimeInMs: 200, retry: { initialRetryTime: 100, maxRetryTime: 1000, retries: 60 } })
+    this.consumer = kafka.consumer({ groupId: group, sessionTimeout: 15000, rebalanceTimeout: 20000, heartbeatInterval: 200, maxWaitTimeInMs: 200, retry: { initialRetryTime: 100, maxRetryTime: 1000, retries: 60 } })
     this.ends = new Map() // by topic and partition: what is handed out and not yet committed
   }
 

@@ -1,0 +1,666 @@
+package log
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ottla/log/vfs"
+	"ottla/protocol/record"
+)
+
+// The model of a log is the list of its batches, byte for byte as they have to be stored.
+// Random operations are done to both; at any operation of the file system the world may end,
+// by kill -9 or by a power failure, and what a new process then opens must be a state that the
+// model has been in since what was flushed last, cut at any batch.
+//
+// One seed is one run: go test ./log -run TestModel -seed N
+
+var (
+	modelSeed  = flag.Uint64("seed", 0, "run TestModel with this seed alone")
+	modelSeeds = flag.Int("seeds", 1500, "run TestModel with so many seeds")
+)
+
+func TestModel(t *testing.T) {
+	if *modelSeed != 0 {
+		if err := runModel(*modelSeed, t.Log); err != nil {
+			t.Fatalf("seed %d: %v", *modelSeed, err)
+		}
+		return
+	}
+	n := uint64(*modelSeeds)
+	if testing.Short() {
+		n = 100
+	}
+	for seed := uint64(1); seed <= n; seed++ {
+		if err := runModel(seed, nil); err != nil {
+			t.Fatalf("seed %d: %v\nreplay: go test ./log -run TestModel -seed %d -v", seed, err, seed)
+		}
+	}
+}
+
+// state is what the log may hold: batches that follow each other from begin to end.
+type state struct {
+	begin   int64
+	batches []record.Batch
+	start   int64
+}
+
+func (s state) end() int64 {
+	if n := len(s.batches); n > 0 {
+		return s.batches[n-1].NextOffset()
+	}
+	return s.begin
+}
+
+func (s state) with(b record.Batch) state {
+	s.batches = append(slices.Clip(s.batches), b)
+	return s
+}
+
+// cut is the state without the batches that end at or after an offset.
+func (s state) cut(offset int64) state {
+	n := len(s.batches)
+	for n > 0 && s.batches[n-1].LastOffset() >= offset {
+		n--
+	}
+	s.batches = s.batches[:n:n]
+	s.start = min(s.start, s.end())
+	return s
+}
+
+// world is one run.
+type world struct {
+	r    *rand.Rand
+	note func(...any)
+	fs   *tapFS
+	o    Options
+	now  int64
+	m    *Manager
+	l    *Log
+
+	past    []state // states since the last one that is known to be durable; the last is now
+	durable int64   // everything below is flushed
+	blind   bool    // what transactions began before the first batch is not known
+	highest int64   // the log start was once here
+	epoch   int32
+	seqs    map[int64]int32 // next sequence of each producer
+	txns    map[int64]bool  // producers in a transaction
+}
+
+func (w *world) is() state { return w.past[len(w.past)-1] }
+
+func (w *world) becomes(s state) {
+	w.past = append(w.past, s)
+	w.highest = max(w.highest, s.start)
+}
+
+// tapFS takes a copy of the world when the file system is asked for its nth operation.
+type tapFS struct {
+	*vfs.Memory
+	at    int
+	take  func(*vfs.Memory) *vfs.Memory
+	taken *vfs.Memory
+}
+
+func (f *tapFS) tap() {
+	if f.at--; f.at == 0 {
+		f.taken = f.take(f.Memory)
+	}
+}
+
+type tapFile struct {
+	vfs.File
+	fs *tapFS
+}
+
+func (f *tapFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	f.tap()
+	file, err := f.Memory.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &tapFile{file, f}, nil
+}
+
+func (f *tapFS) Rename(from, to string) error { f.tap(); return f.Memory.Rename(from, to) }
+func (f *tapFS) Remove(name string) error     { f.tap(); return f.Memory.Remove(name) }
+func (f *tapFS) SyncDir(name string) error    { f.tap(); return f.Memory.SyncDir(name) }
+
+func (f *tapFile) WriteAt(p []byte, off int64) (int, error) { f.fs.tap(); return f.File.WriteAt(p, off) }
+func (f *tapFile) Truncate(size int64) error                { f.fs.tap(); return f.File.Truncate(size) }
+func (f *tapFile) Sync() error                              { f.fs.tap(); return f.File.Sync() }
+
+func runModel(seed uint64, note func(...any)) error {
+	if note == nil {
+		note = func(...any) {}
+	}
+	w := &world{r: rand.New(rand.NewPCG(seed, 1)), note: note, now: startMs, past: []state{{}}, seqs: map[int64]int32{}, txns: map[int64]bool{}}
+	w.o = *DefaultOptions()
+	w.o.SegmentBytes = int64(200 + w.r.IntN(1500))
+	w.o.IndexIntervalBytes = int64(w.r.IntN(300))
+	w.o.RetentionMs, w.o.TimestampAfterMaxMs = -1, 1<<60
+	w.o.RetentionBytes = int64(1000 + w.r.IntN(5000))
+	w.fs = &tapFS{Memory: vfs.NewCrashable()}
+	if err := w.open(); err != nil {
+		return err
+	}
+	for life := range 4 {
+		if err := w.live(life == 3); err != nil {
+			return fmt.Errorf("life %d: %w", life, err)
+		}
+	}
+	return nil
+}
+
+func (w *world) open() error {
+	m, err := OpenManager(ManagerOptions{FS: w.fs, Dirs: []string{dataDir}, BrokerID: 1, ClusterID: "c", RecoveryThreads: 1,
+		TopicOptions: func(string) *Options { return &w.o }, Now: func() time.Time { return time.UnixMilli(w.now) }, MaxOpenFiles: 4})
+	if err != nil {
+		return err
+	}
+	m.stopTasks() // what it does is done by the run, so that a seed replays
+	if err := m.Load(); err != nil {
+		return err
+	}
+	w.m = m
+	if w.l, err = m.Create("t", 0, [16]byte{1}); err != nil {
+		return err
+	}
+	return nil
+}
+
+// live does operations until the world ends, and opens what is left.
+func (w *world) live(last bool) error {
+	power := w.r.IntN(3) > 0
+	seed := w.r.Uint64()
+	w.fs.take = func(m *vfs.Memory) *vfs.Memory {
+		if power {
+			return m.CrashClone(seed)
+		}
+		return m.KillClone()
+	}
+	w.fs.at = 1 + w.r.IntN(300)
+	for step := 0; w.fs.taken == nil && step < 80; step++ {
+		before := w.is()
+		n, durable := len(w.past), w.durable
+		if err := w.step(); err != nil {
+			return fmt.Errorf("step %d: %w", step, err)
+		}
+		if w.fs.taken != nil {
+			// The end came within the step: it may have happened or not, and only what was
+			// flushed before it is sure.
+			if len(w.past) < n {
+				w.past = append([]state{before}, w.past...)
+			}
+			w.durable = min(durable, w.durable)
+			if !power && len(w.past) > 1 && !w.blind {
+				w.past = append([]state{before}, w.is())
+			}
+			break
+		}
+		if w.r.IntN(8) == 0 {
+			if err := w.compare(w.l); err != nil {
+				return fmt.Errorf("step %d: %w", step, err)
+			}
+		}
+	}
+	if w.fs.taken == nil {
+		w.fs.taken = w.fs.take(w.fs.Memory)
+		if !power {
+			w.past = []state{w.is()}
+		}
+	}
+	if !power {
+		w.durable = w.past[0].end()
+		for _, s := range w.past {
+			w.durable = min(w.durable, s.end())
+		}
+		if w.blind {
+			w.durable = 0
+		}
+	}
+	w.note("the end:", map[bool]string{true: "power failure", false: "kill"}[power])
+	w.fs = &tapFS{Memory: w.fs.taken}
+	if err := w.open(); err != nil {
+		return err
+	}
+	return w.reopened()
+}
+
+// reopened finds the state that is there in the past, and goes on from it.
+func (w *world) reopened() error {
+	l := w.l
+	got, err := rawBatches(l)
+	if err != nil {
+		return err
+	}
+	w.note("reopened", l.Start(), l.End(), "flushed", l.Flushed(), "durable", w.durable)
+	if l.End() < w.durable {
+		return fmt.Errorf("ends at %d, but %d was flushed", l.End(), w.durable)
+	}
+	if l.Start() == l.End() {
+		w.blind = true // the log start may have been above what a crash left
+		w.past = append([]state{{begin: l.End(), start: l.End()}}, w.past...)
+	}
+	for _, s := range slices.Backward(w.past) {
+		c := s.cut(l.End())
+		if c.end() != l.End() || l.Start() > s.start && l.Start() > c.end() {
+			continue
+		}
+		var want []byte
+		for _, b := range c.batches {
+			if b.LastOffset() >= l.Start() {
+				want = append(want, b...)
+			}
+		}
+		if !bytes.Equal(got, want) {
+			continue
+		}
+		c.start = l.Start()
+		w.past = []state{c}
+		w.durable = l.Flushed()
+		w.epoch = max(w.epoch, l.LastEpoch())
+		w.resetProducers()
+		w.l.SetHighWatermark(l.End())
+		return w.compare(l)
+	}
+	return fmt.Errorf("[%d, %d) is none of the %d states of the past (the last is [%d, %d)): %v", l.Start(), l.End(), len(w.past), w.is().start, w.is().end(), offsets(got))
+}
+
+func offsets(data []byte) (list []string) {
+	for b := range record.All(data) {
+		list = append(list, fmt.Sprintf("%d-%d", b.BaseOffset(), b.LastOffset()))
+	}
+	return list
+}
+
+// rawBatches reads all bytes from the log start on.
+func rawBatches(l *Log) ([]byte, error) {
+	var all []byte
+	for from := l.Start(); from < l.End(); {
+		c, err := l.Read(from, l.End(), 400, true)
+		if err != nil {
+			return nil, err
+		}
+		if c.Range == nil {
+			return nil, fmt.Errorf("nothing at %d of %d", from, l.End())
+		}
+		b := make([]byte, c.Range.Len())
+		_, err = c.Range.ReadAt(b, 0)
+		c.Range.Release()
+		if err != nil {
+			return nil, err
+		}
+		for batch := range record.All(b) {
+			if batch.CRC() != batch.ComputeCRC() {
+				return nil, fmt.Errorf("wrong checksum at %d", batch.BaseOffset())
+			}
+			all = append(all, batch...)
+			from = batch.NextOffset()
+		}
+	}
+	return all, nil
+}
+
+// resetProducers makes the test's producers go on from what the log knows.
+func (w *world) resetProducers() {
+	w.seqs, w.txns = map[int64]int32{}, map[int64]bool{}
+	for _, p := range w.l.Producers() {
+		if p.LastSequence >= 0 {
+			w.seqs[p.ID] = record.AddSequence(p.LastSequence, 1)
+		}
+		w.txns[p.ID] = p.TxnStart >= 0
+	}
+}
+
+// compare holds the log against the model in every way.
+func (w *world) compare(l *Log) error {
+	s := w.is()
+	if l.Start() != s.start || l.End() != s.end() {
+		return fmt.Errorf("[%d, %d), want [%d, %d)", l.Start(), l.End(), s.start, s.end())
+	}
+	got, err := rawBatches(l)
+	if err != nil {
+		return err
+	}
+	var want []byte
+	top := stamp{noTime, -1}
+	last := map[int64]record.Batch{}
+	for _, b := range s.batches {
+		if b.HasProducerID() && !b.IsControl() {
+			last[b.ProducerID()] = b
+		}
+		if b.LastOffset() < s.start {
+			continue
+		}
+		want = append(want, b...)
+		// A crash may take back the log start, and not that of the epochs that went with it.
+		e := l.EpochAt(max(b.BaseOffset(), s.start))
+		if forgotten := e == noEpoch && b.BaseOffset() < w.highest; e != b.LeaderEpoch() && !forgotten {
+			return fmt.Errorf("epoch at %d is %d, want %d (%v)", b.BaseOffset(), e, b.LeaderEpoch(), l.epochs.list)
+		}
+		for r := range record.Records(b, 0) {
+			if r.Offset >= s.start && r.Timestamp > top.time {
+				top = stamp{r.Timestamp, r.Offset}
+			}
+		}
+	}
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("the log has %v, want %v", offsets(got), offsets(want))
+	}
+	if err := w.compareProducers(l, last); err != nil {
+		return err
+	}
+	if err := w.compareAborted(l, s); err != nil {
+		return err
+	}
+	return w.compareTimes(l, s, top)
+}
+
+func (w *world) compareProducers(l *Log, last map[int64]record.Batch) error {
+	known := map[int64]Producer{}
+	for _, p := range l.Producers() {
+		known[p.ID] = p
+	}
+	for id, b := range last {
+		p, ok := known[id]
+		if b.LastOffset() < l.Start() && (!ok || w.blind) {
+			continue // gone with its records
+		}
+		if p.LastSequence != b.LastSequence() && p.Epoch == b.ProducerEpoch() || !ok {
+			return fmt.Errorf("producer %d is %+v, last batch %v", id, p, b)
+		}
+	}
+	return nil
+}
+
+func (w *world) compareAborted(l *Log, s state) error {
+	if w.blind {
+		return nil
+	}
+	var want []Aborted
+	open := map[int64]int64{}
+	for _, b := range s.batches {
+		switch {
+		case !b.IsTransactional():
+		case b.IsControl():
+			first, ok := open[b.ProducerID()]
+			delete(open, b.ProducerID())
+			if m, _, _ := parseMarker(b); ok && !m.Commit && b.BaseOffset() >= s.start && first >= s.start {
+				want = append(want, Aborted{ProducerID: b.ProducerID(), First: first, Last: b.BaseOffset()})
+			}
+		default:
+			if _, ok := open[b.ProducerID()]; !ok {
+				open[b.ProducerID()] = b.BaseOffset()
+			}
+		}
+	}
+	got, err := l.AbortedIn(s.start, s.end())
+	if err != nil {
+		return err
+	}
+	got = slices.DeleteFunc(got, func(a Aborted) bool { return a.First < s.start })
+	for i := range got {
+		got[i].StableOffset = 0
+	}
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("aborted %v, want %v", got, want)
+	}
+	stable := s.end()
+	for _, first := range open {
+		stable = min(stable, max(first, s.start))
+	}
+	if l.HighWatermark() == l.End() && l.StableOffset() != stable {
+		return fmt.Errorf("stable offset %d, want %d", l.StableOffset(), stable)
+	}
+	return nil
+}
+
+func (w *world) compareTimes(l *Log, s state, top stamp) error {
+	for range 4 {
+		ts := startMs + w.r.Int64N(1200) - 100
+		want := stamp{-1, -1}
+	search:
+		for _, b := range s.batches {
+			for r := range record.Records(b, 0) {
+				if r.Offset >= s.start && r.Timestamp >= ts {
+					want = stamp{r.Timestamp, r.Offset}
+					break search
+				}
+			}
+		}
+		offset, time, _, _, err := l.OffsetForTime(ts, l.End())
+		if err != nil || (stamp{time, offset}) != want {
+			return fmt.Errorf("time %d is at %d (%d), want %v, %v", ts, offset, time, want, err)
+		}
+	}
+	offset, time, _, found, err := l.MaxTimestamp(l.End())
+	// A larger one below the log start, in the same segment, hides it, as in Kafka.
+	if err != nil || found && ((stamp{time, offset}) != top) {
+		return fmt.Errorf("largest time %d at %d, want %v, %v", time, offset, top, err)
+	}
+	return nil
+}
+
+// step does one random operation to the log and to the model.
+func (w *world) step() error {
+	w.now += w.r.Int64N(20)
+	switch n := w.r.IntN(100); {
+	case n < 55:
+		return w.append()
+	case n < 62:
+		return w.appendAsFollower()
+	case n < 70:
+		to := w.r.Int64N(w.is().end() + 1)
+		w.note("flush", to)
+		if err := w.l.Flush(to); err != nil {
+			return err
+		}
+		w.flushed(to)
+	case n < 74:
+		w.m.flushDue(context.Background())
+	case n < 78:
+		w.note("checkpoints")
+		w.m.perform(context.Background(), task([]task{taskPoints, taskStarts, taskWatermarks}[w.r.IntN(3)]))
+	case n < 82:
+		w.m.perform(context.Background(), taskFiles)
+	case n < 86:
+		return w.retain()
+	case n < 89:
+		to := w.is().start + w.r.Int64N(w.is().end()-w.is().start+1)
+		w.note("delete records", to)
+		if _, err := w.l.DeleteRecords(to); err != nil {
+			return err
+		}
+		s := w.is()
+		s.start = max(s.start, to)
+		w.becomes(s)
+	case n < 93:
+		return w.truncate()
+	case n < 94:
+		to := w.r.Int64N(w.is().end() + 20)
+		w.note("truncate fully", to)
+		w.becomes(state{})
+		w.durable = 0
+		if err := w.l.TruncateFully(to); err != nil {
+			return err
+		}
+		w.becomes(state{begin: to, start: to})
+		// An end within it may leave records without what snapshots said of the time before them.
+		w.blind = w.fs.taken != nil
+		if w.fs.taken == nil {
+			w.past = w.past[len(w.past)-1:]
+		}
+		w.resetProducers()
+	case n < 96:
+		w.epoch += int32(1 + w.r.IntN(2))
+		w.note("epoch", w.epoch)
+		return w.l.AssignEpoch(w.epoch)
+	default:
+		return w.restart()
+	}
+	return nil
+}
+
+func (w *world) flushed(to int64) {
+	w.durable = max(w.durable, to)
+	if w.l.Flushed() < to {
+		w.durable = w.l.Flushed() + 1<<40 // seen by the next check
+	}
+}
+
+func (w *world) batch(base int64) (record.BuilderOptions, []rec) {
+	o := record.BuilderOptions{BaseOffset: base, LeaderEpoch: w.epoch, Codec: []record.Codec{record.None, record.None, record.Lz4}[w.r.IntN(3)]}
+	recs := make([]rec, 1+w.r.IntN(4))
+	for i := range recs {
+		recs[i] = rec{startMs + w.r.Int64N(1000), strings.Repeat(string(rune('a'+w.r.IntN(26))), w.r.IntN(40))}
+	}
+	return o, recs
+}
+
+func (w *world) append() error {
+	s := w.is()
+	o, recs := w.batch(s.end())
+	id := int64(w.r.IntN(5))
+	if id > 0 {
+		o.Producer = &record.ProducerInfo{ID: id, Sequence: w.seqs[id], Transactional: id > 2}
+	}
+	if id > 2 && w.txns[id] && w.r.IntN(3) == 0 {
+		return w.mark(id)
+	}
+	stored := batchOf(o, recs...)
+	o.BaseOffset, o.LeaderEpoch = 0, -1
+	w.note("append", s.end(), len(recs), "records of producer", id, len(stored), "bytes")
+	a, err := w.l.Append(Append{Records: batchOf(o, recs...), Epoch: w.epoch, RequestVersion: 9})
+	if err != nil {
+		if errors.Is(err, ErrTooLarge) {
+			return nil
+		}
+		return err
+	}
+	if a.First != s.end() || a.Last != s.end()+int64(len(recs))-1 || a.Duplicate {
+		return fmt.Errorf("appended %+v, want at %d", a, s.end())
+	}
+	if id > 0 {
+		w.seqs[id] += int32(len(recs))
+		w.txns[id] = id > 2
+		again, err := w.l.Append(Append{Records: batchOf(o, recs...), Epoch: w.epoch, RequestVersion: 9})
+		if err != nil || !again.Duplicate || again.First != a.First {
+			return fmt.Errorf("again: %+v, %v", again, err)
+		}
+	}
+	w.becomes(s.with(stored))
+	w.l.SetHighWatermark(w.l.End())
+	return nil
+}
+
+func (w *world) mark(id int64) error {
+	s := w.is()
+	m := record.EndMarker{Commit: w.r.IntN(2) == 0}
+	w.note("marker", s.end(), "of producer", id, "commit", m.Commit)
+	b := m.Batch(id, 0, startMs)
+	if _, err := w.l.Append(Append{Records: slices.Clone(b), Epoch: w.epoch, Origin: record.Coordinator}); err != nil {
+		return err
+	}
+	b.SetBaseOffset(s.end())
+	b.SetLeaderEpoch(w.epoch)
+	w.txns[id] = false
+	w.becomes(s.with(b))
+	w.l.SetHighWatermark(w.l.End())
+	return nil
+}
+
+func (w *world) appendAsFollower() error {
+	s := w.is()
+	var data []byte
+	for range 1 + w.r.IntN(3) {
+		if w.r.IntN(4) == 0 {
+			w.epoch++
+		}
+		b := batchOf(w.batch2(s.end()))
+		if int64(len(data)+len(b)) > w.o.SegmentBytes {
+			break
+		}
+		s = s.with(b)
+		data = append(data, b...)
+	}
+	w.note("append as follower", w.is().end(), "to", s.end(), len(data), "bytes")
+	if len(data) == 0 {
+		return nil
+	}
+	if _, err := w.l.AppendAsFollower(data); err != nil {
+		return err
+	}
+	// A write of several batches may be torn between them.
+	for i := len(w.is().batches); i < len(s.batches); i++ {
+		w.becomes(w.is().with(s.batches[i]))
+	}
+	w.l.SetHighWatermark(w.l.End())
+	return nil
+}
+
+func (w *world) batch2(base int64) (record.BuilderOptions, rec) {
+	o, recs := w.batch(base)
+	return o, recs[0]
+}
+
+func (w *world) retain() error {
+	n, err := w.l.clean()
+	w.note("retention", n)
+	if err != nil {
+		return err
+	}
+	s := w.is()
+	if w.l.Start() < s.start || w.l.Start() > s.end() {
+		return fmt.Errorf("retention moved the start from %d to %d of %d", s.start, w.l.Start(), s.end())
+	}
+	s.start = w.l.Start()
+	w.becomes(s)
+	_ = w.m.doDelayed()
+	return nil
+}
+
+func (w *world) truncate() error {
+	s := w.is()
+	to := s.start + w.r.Int64N(s.end()-s.start+2)
+	w.note("truncate", to)
+	next := s.cut(to)
+	if to >= s.end() {
+		next = s
+	}
+	w.durable = min(w.durable, next.end())
+	w.becomes(next)
+	if err := w.l.TruncateTo(to); err != nil {
+		return err
+	}
+	if w.fs.taken == nil {
+		w.past = w.past[len(w.past)-1:]
+	}
+	w.resetProducers()
+	w.epoch = max(w.epoch, w.l.LastEpoch())
+	w.l.SetHighWatermark(w.l.End())
+	return nil
+}
+
+func (w *world) restart() error {
+	w.note("restart")
+	if err := w.m.Close(); err != nil {
+		return err
+	}
+	w.durable = w.is().end()
+	if err := w.open(); err != nil {
+		return err
+	}
+	w.l.SetHighWatermark(w.l.End())
+	w.resetProducers()
+	return nil
+}
