@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -131,6 +133,21 @@ func (o *serveOptions) logger(w io.Writer) (*slog.Logger, *slog.LevelVar, error)
 	return nil, nil, fmt.Errorf("--log-format %s: allowed are text and json", o.logFormat)
 }
 
+// checkHTTP refuses what cannot be an address; one that is taken is the broker's concern.
+func (o *serveOptions) checkHTTP() error {
+	if o.http == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(o.http)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("--http %s: allowed are host:port, with a port from 0 to 65535, and nothing at all", o.http)
+	}
+	return nil
+}
+
 // serve runs a broker until ctx ends.
 func serve(ctx context.Context, o *serveOptions, out, errOut io.Writer) error {
 	settings, err := o.settings()
@@ -139,6 +156,9 @@ func serve(ctx context.Context, o *serveOptions, out, errOut io.Writer) error {
 	}
 	logger, level, err := o.logger(errOut)
 	if err != nil {
+		return err
+	}
+	if err := o.checkHTTP(); err != nil {
 		return err
 	}
 	b, err := broker.New(broker.Options{

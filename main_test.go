@@ -39,21 +39,73 @@ func TestCommandLineOverFile(t *testing.T) {
 }
 
 func TestBrokenCommandLines(t *testing.T) {
+	dir := t.TempDir()
+	file := dir + "/server.properties"
+	if err := os.WriteFile(file, []byte("num.partitions=none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const endpoint = " to a broker endpoint; expected NAME://host:port, with a port from 0 to 65535"
 	for _, c := range []struct {
 		args []string
 		err  string
 	}{
-		{[]string{"topics"}, `unknown command "topics" for "ottla"`},
 		{[]string{"--nope"}, "unknown flag: --nope"},
-		{[]string{"--set", "x"}, `--set: "x" is not name=value`},
+		{[]string{"-x"}, "unknown shorthand flag: 'x' in -x"},
+		{[]string{"serve", "now"}, `unknown command "now" for "ottla serve"`},
+		{[]string{"version", "now"}, `unknown command "now" for "ottla version"`},
+		{[]string{"apis", "now"}, `unknown command "now" for "ottla apis"`},
+		{[]string{"settings", "--nope"}, "unknown flag: --nope"},
 		{[]string{"--config", "/nope/server.properties"}, "open /nope/server.properties: no such file or directory"},
+		{[]string{"--config", dir}, "read " + dir + ": is a directory"},
+		{[]string{"--config", file}, "Invalid value none for configuration num.partitions: Not a number of type INT"},
+		{[]string{"--config"}, "flag needs an argument: --config"},
+		{[]string{"--set", "x"}, `--set: "x" is not name=value`},
+		{[]string{"--set", "=x"}, `--set: "=x" is not name=value`},
+		{[]string{"--set", "num.partitions=0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"},
+		{[]string{"--set", "log.cleanup.policy=keep"}, "Invalid value keep for configuration log.cleanup.policy: String must be one of: compact, delete"},
+		{[]string{"--set", "broker.id=1", "--set", "node.id=2"}, "Invalid value 2 for configuration node.id: You must set `node.id` to the same value as `broker.id`."},
+		{[]string{"--set", "broker.id=-2"}, "Invalid value -2 for configuration broker.id: broker.id must be greater than or equal to -1"},
+		{[]string{"--data-dir", ","}, "Invalid value , for configuration log.dirs: At least one log directory must be defined via log.dirs or log.dir."},
+		{[]string{"--data-dir", file}, "lock log directory: log storage failed: open " + file + "/.lock: not a directory"},
+		{[]string{"serve", "--listen", "localhost:x"}, "Invalid value PLAINTEXT://localhost:x for configuration listeners: Unable to parse PLAINTEXT://localhost:x" + endpoint},
+		{[]string{"--listen", "localhost"}, "Invalid value PLAINTEXT://localhost for configuration listeners: Unable to parse PLAINTEXT://localhost" + endpoint},
+		{[]string{"--listen", "SSL://:1"}, "Invalid value SSL://:1 for configuration listeners: Listener SSL has the security protocol SSL; allowed is PLAINTEXT"},
+		{[]string{"--in-memory=x"}, `invalid argument "x" for "--in-memory" flag: strconv.ParseBool: parsing "x": invalid syntax`},
+		{[]string{"--http", "x"}, "--http x: allowed are host:port, with a port from 0 to 65535, and nothing at all"},
+		{[]string{"--http", ":x"}, "--http :x: allowed are host:port, with a port from 0 to 65535, and nothing at all"},
 		{[]string{"--log-level", "x"}, "--log-level x: allowed are debug, info, warn and error"},
 		{[]string{"serve", "--log-format", "x"}, "--log-format x: allowed are text and json"},
-		{[]string{"--set", "num.partitions=0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"},
-		{[]string{"serve", "--listen", "localhost:x"}, "Invalid value PLAINTEXT://localhost:x for configuration listeners: Unable to parse PLAINTEXT://localhost:x to a broker endpoint; expected NAME://host:port, with a port from 0 to 65535"},
 	} {
 		if _, err := run(c.args...); err == nil || err.Error() != c.err {
 			t.Errorf("%v: %v", c.args, err)
+		}
+	}
+}
+
+// TestToolsNamesAreFree: the first words of Kafka's tools do nothing else.
+func TestToolsNamesAreFree(t *testing.T) {
+	for name := range strings.FieldsSeq(`topics console-producer console-consumer consumer-groups configs acls cluster broker-api-versions
+		storage get-offsets delete-records log-dirs features reassign-partitions leader-election transactions share-groups streams-groups
+		dump-log producer-perf-test consumer-perf-test metadata-quorum server-start server-stop zookeeper-server-start zookeeper-shell
+		run-class client-metrics delegation-tokens mirror-maker verifiable-producer verifiable-consumer groups`) {
+		_, err := run(name, "--bootstrap-server", "localhost:9092", "--list")
+		if err == nil || !strings.HasPrefix(err.Error(), `unknown command "`+name+`" for "ottla"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestHelp: every flag of a broker is there, and says what it takes.
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}} {
+		out, err := run(args...)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, want := range []string{"--config file", "--set name=value", "--data-dir directory", "--listen address", "--in-memory ", "--http address", "--log-format text", "--log-level level"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%v: no %q in\n%s", args, want, out)
+			}
 		}
 	}
 }

@@ -12,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ottla/broker/api"
@@ -29,6 +31,7 @@ import (
 	"ottla/broker/replica"
 	"ottla/broker/server"
 	"ottla/coordinator/group"
+	"ottla/coordinator/txn"
 	"ottla/log"
 	"ottla/log/vfs"
 	"ottla/protocol"
@@ -79,11 +82,16 @@ type Broker struct {
 	follower   *follow.Follower
 	replicas   *replica.Manager
 	groups     *group.Coordinator
+	txns       *txn.Coordinator
+	features   atomic.Pointer[features]
+	api        *api.API
 	controller *controller.Controller
 	server     *server.Server
 	http       *metrics.Server // nil: none
+	state      atomic.Int32    // stateStarting and on
 
-	close sync.Once
+	unclean chan struct{} // holds one: unclean.leader.election.enable was switched on somewhere
+	close   sync.Once
 }
 
 // New opens everything that a broker has, becomes leader of its partitions and binds its sockets;
@@ -95,7 +103,8 @@ func New(o Options) (_ *Broker, err error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	b := &Broker{opts: o, log: o.Logger, meta: metadata.NewHolder()}
+	b := &Broker{opts: o, log: o.Logger, meta: metadata.NewHolder(), unclean: make(chan struct{}, 1)}
+	b.setState(stateStarting)
 	defer func() {
 		if err != nil {
 			b.Close()
@@ -111,10 +120,15 @@ func New(o Options) (_ *Broker, err error) {
 	if err != nil {
 		return nil, err
 	}
+	b.serveHTTP(reg)
 	settings := b.config.Broker()
 	var clusterID string
 	if err = b.openRegistry(settings); err == nil {
 		clusterID, err = registry.ClusterID(b.tree, dirs.ClusterID())
+	}
+	if err == nil { // before the logs: dynamic settings may be theirs
+		b.follower = follow.New(follow.Options{Tree: b.tree, Applier: applier{b}, Logger: b.log, Now: o.Now})
+		err = b.follower.Load()
 	}
 	if err == nil {
 		b.logs, err = log.OpenManager(logOptions(b, fs, dirs, clusterID, reg))
@@ -124,11 +138,6 @@ func New(o Options) (_ *Broker, err error) {
 		return nil, err
 	}
 	b.meta.Store(&metadata.Picture{ClusterID: clusterID, Controller: -1, Topics: map[string]*metadata.Topic{}, ByID: map[metadata.ID]*metadata.Topic{}})
-
-	b.follower = follow.New(follow.Options{Tree: b.tree, Applier: applier{b.config}, Logger: b.log, Now: o.Now})
-	if err := b.follower.Load(); err != nil {
-		return nil, err
-	}
 	if err := b.logs.Load(); err != nil {
 		return nil, err
 	}
@@ -140,32 +149,55 @@ func New(o Options) (_ *Broker, err error) {
 		Now:        o.Now, Logger: b.log, Registerer: reg,
 	})
 	b.groups = group.New(groupConfig(b, reg))
-	handler, err := api.New(api.API{
-		Logger: b.log, Now: o.Now, BrokerID: settings.ID, Meta: b.meta, Config: b.config, Logs: b.logs, Replicas: b.replicas, Groups: b.groups,
+	ids := api.NewProducerIDs(func(ctx context.Context) (int64, int64, error) { return b.controller.AllocateProducerIDs(ctx) })
+	b.txns = txn.New(txnConfig(b, ids, reg))
+	b.api, err = api.New(api.API{
+		Logger: b.log, Now: o.Now, BrokerID: settings.ID, Meta: b.meta, Config: b.config, Logs: b.logs, Replicas: b.replicas, Groups: b.groups, Txns: b.txns,
 		FetchSessions: api.NewFetchSessions(int(settings.MaxIncrementalFetchSessionCacheSlots), reg),
-		ProducerIDs:   api.NewProducerIDs(func(ctx context.Context) (int64, int64, error) { return b.controller.AllocateProducerIDs(ctx) }),
+		ProducerIDs:   ids,
+		Features:      b.finalized,
 		Control:       b.newController(settings, reg),
 		Authorizer:    auth.AllowAll{}, Quota: quota.Unlimited{}, Metrics: api.NewMetrics(reg),
 	})
 	if err != nil {
 		return nil, err
 	}
-	b.server, err = server.Listen(serverOptions(b, func(c protocol.Conn) server.Session { return handler.Open(c) }, reg))
+	b.server, err = server.Listen(serverOptions(b, func(c protocol.Conn) server.Session { return b.api.Open(c) }, reg))
 	if err != nil {
+		return nil, err
+	}
+	if err := b.loadFeatures(); err != nil { // before coordinators load and write
 		return nil, err
 	}
 	if err := b.controller.Start(context.Background()); err != nil {
 		return nil, err
 	}
+	if b.features.Load().epoch < 0 { // the start has made the node
+		if err := b.loadFeatures(); err != nil {
+			return nil, err
+		}
+	}
 	if err := b.follower.Load(); err != nil { // sets the watches on nodes that the start has made
 		return nil, err
 	}
-	if o.HTTP != "" {
-		if b.http, err = metrics.Serve(o.HTTP, reg, b.log); err != nil {
-			b.log.Warn("metrics and health are not served", "addr", o.HTTP, "err", err)
-		}
-	}
+	reg.MustRegister(&picture{b: b})
 	return b, nil
+}
+
+// serveHTTP serves metrics and health, from before the logs are loaded, which may take long after a
+// crash. A port that is taken is no reason not to start.
+func (b *Broker) serveHTTP(reg *prometheus.Registry) {
+	if b.opts.HTTP == "" {
+		return
+	}
+	var err error
+	if b.http, err = metrics.Serve(b.opts.HTTP, reg, b.log); err != nil {
+		b.log.Warn("metrics and health are not served", "addr", b.opts.HTTP, "err", err)
+		return
+	}
+	if _, port, _ := net.SplitHostPort(b.opts.HTTP); port == "0" {
+		b.log.Info("metrics and health are served", "addr", b.http.Addr().String())
+	}
 }
 
 // openDirs reads the settings and locks the log directories. A directory says which broker it
@@ -210,6 +242,14 @@ func (b *Broker) openRegistry(settings *config.Broker) (err error) {
 // Addrs are the sockets that the broker listens on.
 func (b *Broker) Addrs() []server.Bound { return b.server.Addrs() }
 
+// HTTPAddr is where metrics and health are served, nil if they are not.
+func (b *Broker) HTTPAddr() net.Addr {
+	if b.http == nil {
+		return nil
+	}
+	return b.http.Addr()
+}
+
 // Run serves until ctx ends or something fails that the broker cannot do without, and then
 // closes it. It returns nil after the former.
 func (b *Broker) Run(ctx context.Context) error {
@@ -229,11 +269,10 @@ func (b *Broker) Run(ctx context.Context) error {
 	run(&inner, "controller", rooms, b.controller.Run)
 	run(&inner, "registry", rooms, b.follower.Run)
 	run(&inner, "topics", rooms, b.forgetTopics)
+	run(&inner, "elections", rooms, b.electUnclean)
 	run(&inner, "watchdog", rooms, b.watchLoading)
 	run(&outer, "server", ctx, b.server.Run)
-	if b.http != nil {
-		b.http.SetReady(true)
-	}
+	b.setState(stateRunning)
 	if b.opts.Ready != nil {
 		b.opts.Ready(b.ready())
 	}
@@ -247,10 +286,9 @@ func (b *Broker) Run(ctx context.Context) error {
 		<-ctx.Done()
 	}
 	cause := context.Cause(ctx)
-	if b.http != nil {
-		b.http.SetReady(false)
-	}
+	b.setState(stateShuttingDown)
 	outer.Wait()
+	b.txns.Close()
 	b.groups.Close()
 	b.replicas.Close()
 	stopRooms()
@@ -262,6 +300,14 @@ func (b *Broker) Run(ctx context.Context) error {
 		return nil
 	}
 	return cause
+}
+
+// setState says what the broker is doing, to metrics and to health checks.
+func (b *Broker) setState(state int32) {
+	b.state.Store(state)
+	if b.http != nil {
+		b.http.SetReady(state == stateRunning)
+	}
 }
 
 func (b *Broker) ready() Ready {
@@ -281,6 +327,9 @@ func (b *Broker) Close() (err error) {
 	b.close.Do(func() {
 		if b.server != nil {
 			b.server.Close()
+		}
+		if b.txns != nil {
+			b.txns.Close()
 		}
 		if b.groups != nil {
 			b.groups.Close()

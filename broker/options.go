@@ -22,6 +22,16 @@ func ms(n int64) time.Duration {
 	return time.Duration(min(n, most)) * time.Millisecond
 }
 
+// every is the time between two runs of something; Kafka's scheduler does not repeat what comes
+// every 0 ms or less.
+func every(n int64) time.Duration {
+	if n <= 0 {
+		return -1 // never
+	}
+	return ms(n)
+}
+
+// logOptions are the settings of logs. A zero stands for the room's own default, so none is given.
 func logOptions(b *Broker, fs vfs.FS, dirs *log.Dirs, clusterID string, reg prometheus.Registerer) log.ManagerOptions {
 	c := b.config.Broker()
 	return log.ManagerOptions{
@@ -31,12 +41,12 @@ func logOptions(b *Broker, fs vfs.FS, dirs *log.Dirs, clusterID string, reg prom
 		Logger:              b.log,
 		Registerer:          reg,
 		RecoveryThreads:     int(c.NumRecoveryThreadsPerDataDir),
-		RetentionCheck:      ms(c.LogRetentionCheckIntervalMs),
-		FlushScheduler:      ms(c.LogFlushSchedulerIntervalMs),
-		FlushCheckpoint:     ms(c.LogFlushOffsetCheckpointIntervalMs),
-		StartCheckpoint:     ms(c.LogFlushStartOffsetCheckpointIntervalMs),
-		WatermarkCheckpoint: ms(c.ReplicaHighWatermarkCheckpointIntervalMs),
-		InitialTaskDelay:    ms(c.LogInitialTaskDelayMs),
+		RetentionCheck:      every(c.LogRetentionCheckIntervalMs),
+		FlushScheduler:      every(c.LogFlushSchedulerIntervalMs),
+		FlushCheckpoint:     every(c.LogFlushOffsetCheckpointIntervalMs),
+		StartCheckpoint:     every(c.LogFlushStartOffsetCheckpointIntervalMs),
+		WatermarkCheckpoint: every(c.ReplicaHighWatermarkCheckpointIntervalMs),
+		InitialTaskDelay:    max(ms(c.LogInitialTaskDelayMs), 1),
 		ProducerExpiry:      ms(c.ProducerIDExpirationMs),
 		ProducerExpiryCheck: ms(c.ProducerIDExpirationCheckIntervalMs),
 		OnDirFailure: func(path string, err error) {
@@ -105,15 +115,10 @@ func groupOptions(c *config.Store) *group.Options {
 // groupConfig is what the group coordinator is made from.
 func groupConfig(b *Broker, reg prometheus.Registerer) group.Config {
 	return group.Config{
-		Store:   groupStore{b},
-		Topics:  topicMaker{b},
-		Options: func() *group.Options { return groupOptions(b.config) },
-		Partitions: func() int32 {
-			if t := b.meta.Load().Topics[group.Topic]; t != nil {
-				return int32(len(t.Partitions))
-			}
-			return 0
-		},
+		Store:      shardStore{b, group.Topic},
+		Topics:     topicMaker{b},
+		Options:    func() *group.Options { return groupOptions(b.config) },
+		Partitions: b.partitionsOf(group.Topic),
 		EndOffset: func(topic string, partition int32) (int64, bool) {
 			if l := b.logs.Log(topic, partition); l != nil {
 				return l.HighWatermark(), true

@@ -14,6 +14,7 @@ import (
 	"ottla/compat"
 	"ottla/coordinator"
 	"ottla/coordinator/group"
+	"ottla/coordinator/txn"
 	"ottla/log"
 	"ottla/protocol/record"
 
@@ -43,6 +44,7 @@ func (b *Broker) newController(settings *config.Broker, reg prometheus.Registere
 		},
 		Unclean:    func(topic string) bool { return b.config.Topic(topic).UncleanLeaderElection },
 		Applied:    b.follower.Applied,
+		Features:   newestFeatures(),
 		Logger:     b.log,
 		Registerer: reg,
 		Now:        b.opts.Now,
@@ -146,8 +148,10 @@ func (b *Broker) watchLoading(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
-			if late := b.groups.Unloaded(loadingLate); len(late) > 0 {
-				b.log.Warn("coordinator is still loading", "topic", group.Topic, "partitions", late)
+			for _, topic := range []string{group.Topic, txn.Topic} {
+				if late := b.coordinators(topic).Unloaded(loadingLate); len(late) > 0 {
+					b.log.Warn("coordinator is still loading", "topic", topic, "partitions", late)
+				}
 			}
 		}
 	}
@@ -165,32 +169,76 @@ func (b *Broker) createTopic(ctx context.Context, name string, partitions int32,
 }
 
 // applier hands settings from the registry to the store.
-type applier struct{ store *config.Store }
+type applier struct{ b *Broker }
 
 func (a applier) ApplyConfig(kind, name string, values map[string]string) {
-	a.store.Apply(kind, name, values)
+	c := a.b.config
+	c.Apply(kind, name, values)
+	// A default's change is seen by its value for no topic: names are not empty.
+	if kind == config.Topics && c.Topic(name).UncleanLeaderElection || kind == config.Brokers && c.Topic("").UncleanLeaderElection {
+		select {
+		case a.b.unclean <- struct{}{}:
+		default:
+		}
+	}
 }
 
-// watcher tells the group coordinator which partitions of its topic this broker leads.
+// electUnclean has the controller look at partitions without a leader when unclean elections
+// have come to be allowed.
+func (b *Broker) electUnclean(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.unclean:
+			if err := b.controller.ElectLeaderless(ctx); err != nil && ctx.Err() == nil {
+				b.log.Error("partitions without a leader not looked at", "err", err)
+			}
+		}
+	}
+}
+
+// shards is a coordinator as the partitions of its topic see it.
+type shards interface {
+	Led(partition, epoch int32)
+	Lost(partition int32)
+	Unloaded(d time.Duration) []int32
+}
+
+// coordinators are all, by their internal topic.
+func (b *Broker) coordinators(topic string) shards {
+	switch topic {
+	case group.Topic:
+		return b.groups
+	case txn.Topic:
+		return b.txns
+	}
+	return nil
+}
+
+// watcher tells the coordinators which partitions of their topics this broker leads.
 type watcher struct{ b *Broker }
 
 func (w watcher) Led(topic string, partition, epoch int32) {
-	if topic == group.Topic {
-		w.b.groups.Led(partition, epoch)
+	if c := w.b.coordinators(topic); c != nil {
+		c.Led(partition, epoch)
 	}
 }
 
 func (w watcher) Lost(topic string, partition int32) {
-	if topic == group.Topic {
-		w.b.groups.Lost(partition)
+	if c := w.b.coordinators(topic); c != nil {
+		c.Lost(partition)
 	}
 }
 
-// groupStore keeps the records of groups in the partitions of their topic.
-type groupStore struct{ b *Broker }
+// shardStore keeps the records of a coordinator in the partitions of its topic.
+type shardStore struct {
+	b     *Broker
+	topic string
+}
 
-func (s groupStore) Append(_ context.Context, shard, epoch int32, batch []byte) (int64, func(context.Context) error, error) {
-	p, err := s.b.replicas.Leader(group.Topic, shard)
+func (s shardStore) Append(_ context.Context, shard, epoch int32, batch []byte) (int64, func(context.Context) error, error) {
+	p, err := s.b.replicas.Leader(s.topic, shard)
 	if err != nil {
 		return 0, nil, storeError(err)
 	}
@@ -204,9 +252,9 @@ func (s groupStore) Append(_ context.Context, shard, epoch int32, batch []byte) 
 	return done.First, func(ctx context.Context) error { return storeError(wait(ctx)) }, nil
 }
 
-func (s groupStore) Load(ctx context.Context, shard, epoch int32) iter.Seq2[[]byte, error] {
+func (s shardStore) Load(ctx context.Context, shard, epoch int32) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		p, err := s.b.replicas.Leader(group.Topic, shard)
+		p, err := s.b.replicas.Leader(s.topic, shard)
 		if err != nil {
 			yield(nil, storeError(err))
 			return

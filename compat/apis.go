@@ -51,11 +51,11 @@ var (
 	DeleteRecords                         = API{21, "DeleteRecords", 0, 2, Served, ""}
 	InitProducerId                        = API{22, "InitProducerId", 0, 5, Served, ""}
 	OffsetForLeaderEpoch                  = API{23, "OffsetForLeaderEpoch", 0, 4, Served, ""}
-	AddPartitionsToTxn                    = API{24, "AddPartitionsToTxn", 0, 5, Later, "transactions"}
-	AddOffsetsToTxn                       = API{25, "AddOffsetsToTxn", 0, 4, Later, "transactions"}
-	EndTxn                                = API{26, "EndTxn", 0, 5, Later, "transactions"}
-	WriteTxnMarkers                       = API{27, "WriteTxnMarkers", 0, 2, Later, "transactions"}
-	TxnOffsetCommit                       = API{28, "TxnOffsetCommit", 0, 6, Later, "transactions"}
+	AddPartitionsToTxn                    = API{24, "AddPartitionsToTxn", 0, 5, Served, ""}
+	AddOffsetsToTxn                       = API{25, "AddOffsetsToTxn", 0, 4, Served, ""}
+	EndTxn                                = API{26, "EndTxn", 0, 5, Served, ""}
+	WriteTxnMarkers                       = API{27, "WriteTxnMarkers", 0, 2, Served, ""}
+	TxnOffsetCommit                       = API{28, "TxnOffsetCommit", 0, 6, Served, ""}
 	DescribeAcls                          = API{29, "DescribeAcls", 0, 3, Later, "security"}
 	CreateAcls                            = API{30, "CreateAcls", 0, 3, Later, "security"}
 	DeleteAcls                            = API{31, "DeleteAcls", 0, 3, Later, "security"}
@@ -86,8 +86,8 @@ var (
 	DescribeCluster                       = API{60, "DescribeCluster", 0, 2, Served, ""}
 	DescribeProducers                     = API{61, "DescribeProducers", 0, 0, Served, ""}
 	UnregisterBroker                      = API{64, "UnregisterBroker", 0, 0, Later, "the ZooKeeper cluster"}
-	DescribeTransactions                  = API{65, "DescribeTransactions", 0, 0, Later, "transactions"}
-	ListTransactions                      = API{66, "ListTransactions", 0, 2, Later, "transactions"}
+	DescribeTransactions                  = API{65, "DescribeTransactions", 0, 0, Served, ""}
+	ListTransactions                      = API{66, "ListTransactions", 0, 2, Served, ""}
 	AllocateProducerIds                   = API{67, "AllocateProducerIds", 0, 0, Later, "the ZooKeeper cluster"}
 	ConsumerGroupHeartbeat                = API{68, "ConsumerGroupHeartbeat", 0, 1, Later, "KIP-848 groups"}
 	ConsumerGroupDescribe                 = API{69, "ConsumerGroupDescribe", 0, 1, Later, "KIP-848 groups"}

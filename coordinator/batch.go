@@ -17,9 +17,17 @@ const (
 // batches of at most max.message.bytes before compression, 1 MiB unless somebody raised it.
 const maxDecompressed = 1 << 30
 
-// buildBatch makes one batch of records. Like Kafka's coordinators it has no producer id.
-func buildBatch(records []Record, now int64, codec record.Codec) record.Batch {
-	b := record.NewBuilder(nil, record.BuilderOptions{Codec: codec})
+// buildBatch makes one batch of records. Outside of transactions it has no producer id, like
+// those of Kafka's coordinators; in one it has no sequence numbers.
+func buildBatch(records []Record, now int64, codec record.Codec, p *Producer) record.Batch {
+	o := record.BuilderOptions{Codec: codec}
+	if p != nil {
+		if p.End != nil {
+			return p.End.Batch(p.ID, p.Epoch, now)
+		}
+		o.Producer = &record.ProducerInfo{ID: p.ID, Epoch: p.Epoch, Sequence: -1, Transactional: true}
+	}
+	b := record.NewBuilder(nil, o)
 	for _, r := range records {
 		b.Add(now, r.Key, r.Value)
 	}
@@ -54,7 +62,7 @@ func replayBatches(m Machine, data []byte) (n int, err error) {
 				}
 				continue
 			}
-			m.Replay(Logged{Record: Record{r.Key, r.Value}, Offset: r.Offset, Time: r.Timestamp, Producer: producer})
+			m.Replay(Logged{Record: Record{r.Key, r.Value}, Offset: r.Offset, Time: r.Timestamp, Producer: producer, Epoch: b.ProducerEpoch()})
 		}
 	}
 	return n, nil

@@ -26,6 +26,8 @@ import (
 	"errors"
 	"iter"
 	"time"
+
+	"ottla/protocol/record"
 )
 
 // Errors that answers may carry. A Store wraps its own with the first four.
@@ -68,6 +70,7 @@ type Logged struct {
 	Offset   int64
 	Time     int64 // milliseconds since 1970
 	Producer int64
+	Epoch    int16 // of the producer
 }
 
 // Ticket stands for one request that waits for its answer. A machine keeps it and names it in
@@ -95,6 +98,22 @@ type Effects struct {
 	Records []Record // appended in order; what Then and Answers say holds once they are committed
 	Answers []Answer // released when Records are committed, with Records' error if they can't be appended
 	Then    func(Commit) Effects
+
+	// Producer is not nil for records of a transaction: they become a batch of their own, and
+	// if that can't be appended it concerns this step alone.
+	Producer *Producer
+	// Outside is what somebody outside of the shard has to do once Records are committed; each
+	// is handed to Options.Outside. It is dropped when they can't be appended.
+	Outside []any
+}
+
+// Producer is whose transaction the records of a step belong to.
+type Producer struct {
+	ID    int64
+	Epoch int16
+	// End is not nil for a step that ends the transaction: the marker is its only record, and
+	// Effects.Records is empty.
+	End *record.EndMarker
 }
 
 // Commit tells Then how its records fared: their offsets, or why they are not in the log.

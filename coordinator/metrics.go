@@ -15,10 +15,12 @@ type Metrics struct {
 	Records       prometheus.Counter
 }
 
-// NewMetrics makes the metrics; a nil registerer leaves them unregistered.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
+// NewMetrics makes the metrics of a runtime, called as Options.Name ("group"); a nil registerer
+// leaves them unregistered.
+func NewMetrics(name string, reg prometheus.Registerer) *Metrics {
+	subsystem := "server_" + name + "_coordinator_metrics"
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "kafka", Subsystem: "server_group_coordinator_metrics", Name: name, Help: help})
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "kafka", Subsystem: subsystem, Name: name, Help: help})
 		if reg != nil {
 			reg.MustRegister(c)
 		}
@@ -32,7 +34,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Refused:       counter("refused_count", "Requests refused because too many waited for the shard."),
 		Batches:       counter("batch_count", "Batches that the coordinator appended."),
 		Records:       counter("record_count", "Records that the coordinator appended."),
-		LoadSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "kafka", Subsystem: "server_group_coordinator_metrics",
+		LoadSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "kafka", Subsystem: subsystem,
 			Name: "partition_load_time_seconds", Help: "Time to load a shard.", Buckets: []float64{.001, .01, .1, 1, 10, 60}}),
 	}
 	if reg != nil {

@@ -22,6 +22,10 @@ type Options[M Machine] struct {
 	MaxBatchBytes func() int           // a batch is closed before it grows past this
 	Codec         func() record.Codec  // offsets.topic.compression.codec
 
+	// Outside gets what machines want done outside (Effects.Outside), on the shard's goroutine:
+	// it must not wait. ctx ends when the shard is lost. Nil where machines want nothing.
+	Outside func(ctx context.Context, shard, epoch int32, what any)
+
 	MaxQueued int // requests that may wait for one shard; 0: 10000
 	Loaders   int // shards that load at one time; 0: 4
 	Retry     time.Duration
@@ -57,7 +61,7 @@ func New[M Machine](o Options[M]) *Runtime[M] {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(nil)
+		o.Metrics = NewMetrics(o.Name, nil)
 	}
 	return &Runtime[M]{o: o, start: time.Now(), loads: make(chan struct{}, o.Loaders), shards: map[int32]*shard[M]{}, before: map[int32]<-chan struct{}{}}
 }

@@ -273,10 +273,10 @@ func Run(tb testing.TB, args ...string) (stdout, stderr string, status int) {
 }
 
 var (
-	buildOnce sync.Once
-	buildDir  string
-	binaryPath    string
-	buildErr  error
+	buildOnce  sync.Once
+	buildDir   string
+	binaryPath string
+	buildErr   error
 )
 
 // Binary is the path of the ottla to test, built from this tree once a test process.

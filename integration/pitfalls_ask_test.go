@@ -203,6 +203,7 @@ type txnWriter struct {
 func (p *pit) txnWriter(topic string) *txnWriter {
 	p.Helper()
 	w := &txnWriter{wire: p.dial(), id: p.name(), topic: topic}
+	w.coordinator(w.id, 1)
 	eventually(p, "InitProducerId gives an id", patience, func() bool {
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID, req.TransactionTimeoutMillis = &w.id, 60000

@@ -194,11 +194,12 @@ func garbage(p *pit) {
 
 // answersInOrder: answers leave in the order of the requests, also when an earlier one has to wait.
 func answersInOrder(p *pit) {
-	w := p.dial()
-	topic, id := p.topic(w, 1)
+	topic, _ := p.topic(p.dial(), 1)
 	names := metadataOf(false, topic)
 	p.part("Fetch", func(p *pit) {
-		w, begun := p.dial(), time.Now()
+		w := p.dial()
+		topic, id := p.topic(w, 1)
+		begun := time.Now()
 		fetch := fetchOf(topic, id, 0)
 		fetch.MaxWaitMillis = 500
 		w.send(fetch, 11)

@@ -197,12 +197,8 @@ func (w *wire) commit(version int16, group string, generation int32, member stri
 // commitAlone commits partition 0 without being a member.
 func (w *wire) commitAlone(version int16, group, topic string, offset int64) int16 {
 	w.Helper()
-	var code int16
-	eventually(w, "the coordinator takes a commit", patience, func() bool {
-		code = w.commit(version, group, -1, "", nil, topic, offset)[0]
-		return code != 14 && code != 15 && code != 16
-	})
-	return code
+	w.coordinator(group, 0)
+	return w.commit(version, group, -1, "", nil, topic, offset)[0]
 }
 
 // committed is the offset of a partition, -1 for none. It waits while the coordinator loads.
@@ -215,7 +211,7 @@ func (w *wire) committed(group, topic string, partition int32) (offset int64) {
 		rt.Topic, rt.Partitions = topic, []int32{partition}
 		req.Topics = append(req.Topics, rt)
 		got := ask[*kmsg.OffsetFetchResponse](w, req, 7)
-		if got.ErrorCode == 14 || got.ErrorCode == 15 || got.ErrorCode == 16 {
+		if loading(got.ErrorCode) {
 			return false
 		}
 		equal(w, "error of OffsetFetch", got.ErrorCode, 0)
@@ -347,15 +343,8 @@ func sessionBounds(p *pit) {
 	}{{5999, 26}, {6000, 79}, {1800000, 79}, {1800001, 26}} {
 		m := p.memberAt(addr, p.name())
 		m.session = x.session
-		eventually(p, "the coordinator is there", patience, func() bool {
-			m.sendJoin()
-			got := m.joined().ErrorCode
-			if got == 14 || got == 15 || got == 16 {
-				return false
-			}
-			equal(p, fmt.Sprintf("join with a session timeout of %d ms", x.session), got, x.code)
-			return true
-		})
+		m.sendJoin()
+		equal(p, fmt.Sprintf("join with a session timeout of %d ms", x.session), m.joined().ErrorCode, x.code)
 		if x.code == 79 {
 			equal(p, fmt.Sprintf("join with the id and %d ms", x.session), m.join().ErrorCode, 0)
 		}

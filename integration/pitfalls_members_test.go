@@ -31,7 +31,9 @@ func (p *pit) member(group string) *classic {
 
 func (p *pit) memberAt(addr, group string) *classic {
 	p.Helper()
-	return &classic{wire: dialWire(p, addr), look: dialWire(p, addr), group: group, session: 60000, rebalance: 60000, topics: []string{"t"}}
+	m := &classic{wire: dialWire(p, addr), look: dialWire(p, addr), group: group, session: 60000, rebalance: 60000, topics: []string{"t"}}
+	m.look.coordinator(group, 0)
+	return m
 }
 
 // static gives the member an instance id.
@@ -80,15 +82,8 @@ func (m *classic) ready() {
 	if m.id != "" || m.instance != nil {
 		return
 	}
-	eventually(m, "the coordinator is there", patience, func() bool {
-		m.sendJoin()
-		got := m.joined()
-		if got.ErrorCode == 14 || got.ErrorCode == 15 || got.ErrorCode == 16 {
-			return false
-		}
-		equal(m, "error of a join without an id", got.ErrorCode, 79)
-		return true
-	})
+	m.sendJoin()
+	equal(m, "error of a join without an id", m.joined().ErrorCode, 79)
 	equal(m, "an id comes with MEMBER_ID_REQUIRED", m.id != "", true)
 }
 
@@ -158,6 +153,24 @@ func (m *classic) wait(group, state string, members int) {
 		return got.State == state && len(got.Members) == members
 	})
 }
+
+// coordinator waits until the coordinator of a group (kind 0) or a transactional id (kind 1) serves;
+// to look for it is what creates the internal topic.
+func (w *wire) coordinator(key string, kind int8) {
+	w.Helper()
+	eventually(w, "the coordinator is found", patience, func() bool {
+		req := kmsg.NewPtrFindCoordinatorRequest()
+		req.CoordinatorKey, req.CoordinatorType = key, kind
+		if code := ask[*kmsg.FindCoordinatorResponse](w, req, 3).ErrorCode; code != 0 {
+			equal(w, "error of FindCoordinator", code, 15)
+			return false
+		}
+		return kind != 0 || !loading(w.describeGroup(key).ErrorCode) // a heartbeat is taken while it loads
+	})
+}
+
+// loading says whether an error is one of a coordinator that is not there so far.
+func loading(code int16) bool { return code == 14 || code == 15 || code == 16 }
 
 func (w *wire) describeGroup(group string) kmsg.DescribeGroupsResponseGroup {
 	w.Helper()

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os"
@@ -125,17 +124,15 @@ func seeRequestMaxBytes(t *testing.T) {
 }
 
 // seeQueuedMaxRequestBytes fills the memory for requests with fetches that wait, until a further request is not read;
-// it is when their connections are gone.
+// it is when they are answered.
 func seeQueuedMaxRequestBytes(t *testing.T) {
 	h := open(t, "socket.request.max.bytes=2000", "queued.max.request.bytes=2000")
 	h.topic("t")
-	var waiting []*wire
 	for range 20 {
 		w := dialWire(t, h.addr)
 		req := fetchRequest("t", 1)
-		req.MinBytes, req.MaxWaitMillis, req.Rack = 1, 60000, strings.Repeat("r", 1000)
+		req.MinBytes, req.MaxWaitMillis, req.Rack = 1, 2000, strings.Repeat("r", 1000)
 		w.send(req, 11)
-		waiting = append(waiting, w)
 		last := dialWire(t, h.addr)
 		last.send(versionsRequest(), 0)
 		_, err := last.read(moment)
@@ -144,9 +141,6 @@ func seeQueuedMaxRequestBytes(t *testing.T) {
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal(err)
-		}
-		for _, w := range waiting {
-			w.nc.Close()
 		}
 		receive[*kmsg.ApiVersionsResponse](last)
 		return
@@ -360,27 +354,25 @@ func seeFlushScheduler(t *testing.T) {
 	equal(t, "flushed without it", flushedLike("flush.messages=1")(h, "t"), false)
 }
 
-// seeCheckpoints has one of the three files written all the time and the others never.
+// seeCheckpoints has one of the three files written all the time and the others never. DeleteRecords writes log
+// starts at once; that they are not needed any more is left to the interval.
 func seeCheckpoints(t *testing.T) {
-	all := map[string]string{
-		"log.flush.offset.checkpoint.interval.ms":       "recovery-point-offset-checkpoint",
-		"log.flush.start.offset.checkpoint.interval.ms": "log-start-offset-checkpoint",
-		"replica.high.watermark.checkpoint.interval.ms": watermarks,
+	files := []struct {
+		setting, name string
+		was, becomes  int64
+	}{
+		{"log.flush.offset.checkpoint.interval.ms", "recovery-point-offset-checkpoint", -1, 3},
+		{"log.flush.start.offset.checkpoint.interval.ms", "log-start-offset-checkpoint", 1, -1},
+		{"replica.high.watermark.checkpoint.interval.ms", watermarks, -1, 3},
 	}
-	for setting, file := range all {
-		settings := []string{"log.initial.task.delay.ms=0"}
-		for s := range all {
-			if s == setting {
-				settings = append(settings, s+"=1")
-			} else {
-				settings = append(settings, s+"=0")
-			}
+	for i, own := range files {
+		settings := []string{"log.initial.task.delay.ms=0", "log.retention.check.interval.ms=1"}
+		for k, f := range files {
+			settings = append(settings, f.setting+"="+map[bool]string{true: "1", false: "0"}[k == i])
 		}
 		h := open(t, settings...)
-		h.topic("t", "flush.messages=1")
-		for range 2 {
-			h.store("t", at(nowMs()))
-		}
+		h.topic("t", "flush.messages=1", "internal.segment.bytes=330", "retention.ms=-1")
+		h.store("t", newBatch(nil, sample{value: make([]byte, 100), at: 1000}, sample{value: make([]byte, 100), at: 1000}))
 		req := kmsg.NewPtrDeleteRecordsRequest()
 		req.TimeoutMillis = 10000
 		rt := kmsg.NewDeleteRecordsRequestTopic()
@@ -390,10 +382,14 @@ func seeCheckpoints(t *testing.T) {
 		rt.Partitions = append(rt.Partitions, rp)
 		req.Topics = append(req.Topics, rt)
 		equal(t, "delete records", ask[*kmsg.DeleteRecordsResponse](h.wire, req, 1).Topics[0].Partitions[0].ErrorCode, 0)
-		eventually(t, file, patience, func() bool { return h.checkpoint(file, "t") > 0 })
-		for s, other := range all {
-			if s != setting {
-				equal(t, other+" with "+setting, h.checkpoint(other, "t"), -1)
+		eventually(t, "the log start", patience, func() bool { return h.checkpoint("log-start-offset-checkpoint", "t") == 1 })
+		h.store("t", at(nowMs()))
+		h.alter(forTopic, "t", "retention.ms=3600000")
+		eventually(t, "retention", patience, func() bool { return h.start("t") == 2 })
+		eventually(t, own.name, patience, func() bool { return h.checkpoint(own.name, "t") == own.becomes })
+		for k, f := range files {
+			if k != i {
+				equal(t, f.name+" with "+own.setting, h.checkpoint(f.name, "t"), f.was)
 			}
 		}
 	}
@@ -427,17 +423,15 @@ func seeProducerExpiry(t *testing.T) {
 		}
 		equal(t, settings[0]+": producers", producers(h), 2)
 	}
-	h = open(t, "producer.id.expiration.check.interval.ms=1")
-	for _, broker := range []string{"", "1"} {
-		if broker == "" {
-			h.topic("t")
-		}
+	for _, broker := range []string{"", "1"} { // what was set at run time counts from the next start on at the latest
+		dir := filepath.Join(t.TempDir(), "data")
+		h := reopen(t, dir, nil, "producer.id.expiration.check.interval.ms=1")
+		h.topic("t")
 		produce(h)
-		equal(t, "producers before the change", producers(h), 1)
 		h.alter(forBroker, broker, "producer.id.expiration.ms=1")
+		h.shut()
+		h = reopen(t, dir, nil, "producer.id.expiration.check.interval.ms=1")
 		eventually(t, "the producer is forgotten", patience, func() bool { return producers(h) == 0 })
-		h.alter(forBroker, broker, "producer.id.expiration.ms")
+		h.shut()
 	}
 }
-
-var _ = context.Background

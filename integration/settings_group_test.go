@@ -59,11 +59,7 @@ func (h *house) committed(group, topic string) int64 {
 // coordinated waits until the broker coordinates the group.
 func (h *house) coordinated(group string) {
 	h.Helper()
-	req := kmsg.NewPtrFindCoordinatorRequest()
-	req.CoordinatorKey = group
-	eventually(h, "a coordinator", patience, func() bool {
-		return ask[*kmsg.FindCoordinatorResponse](h.wire, req, 2).ErrorCode == 0
-	})
+	eventually(h, "a coordinator", patience, func() bool { return findCoordinator(h, 0, group) == 0 })
 	eventually(h, "its group", patience, func() bool {
 		req := kmsg.NewPtrDescribeGroupsRequest()
 		req.Groups = []string{group}
@@ -151,8 +147,8 @@ func seeOffsetsTopic(t *testing.T) {
 	equal(t, "segments", len(h.files("__consumer_offsets", ".log")), 2)
 }
 
-// seeOffsetsReplication has a second broker in the registry, for which the topic's replicas are made.
-func seeOffsetsReplication(t *testing.T) {
+// seeReplication has a second broker in the registry, for which the replicas of a coordinator's topic are made.
+func seeReplication(t *testing.T, coordinator int8, topic, setting string) {
 	for replicas := 1; replicas <= 2; replicas++ {
 		dir := filepath.Join(t.TempDir(), "data")
 		reopen(t, dir, nil).shut()
@@ -167,11 +163,16 @@ func seeOffsetsReplication(t *testing.T) {
 		if err := tree.Close(); err != nil {
 			t.Fatal(err)
 		}
-		h := reopen(t, dir, nil, few, fmt.Sprintf("offsets.topic.replication.factor=%d", replicas))
-		req := kmsg.NewPtrFindCoordinatorRequest()
-		req.CoordinatorKey = "g"
-		ask[*kmsg.FindCoordinatorResponse](h.wire, req, 2)
-		equal(t, "replicas", len(h.metadata("__consumer_offsets").Topics[0].Partitions[0].Replicas), replicas)
+		h := reopen(t, dir, nil, few, fmt.Sprintf("%s=%d", setting, replicas))
+		findCoordinator(h, coordinator, "x")
+		equal(t, "replicas", len(h.metadata(topic).Topics[0].Partitions[0].Replicas), replicas)
 		h.shut()
 	}
+}
+
+func findCoordinator(h *house, of int8, key string) int16 {
+	h.Helper()
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorType, req.CoordinatorKey = of, key
+	return ask[*kmsg.FindCoordinatorResponse](h.wire, req, 2).ErrorCode
 }

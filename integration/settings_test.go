@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,7 +64,15 @@ var effects = []struct {
 	{"offset.metadata.max.bytes", seeOffsetMetadata},
 	{"offsets.retention.minutes offsets.retention.check.interval.ms", seeOffsetsRetention},
 	{"offsets.topic.num.partitions offsets.topic.compression.codec offsets.topic.segment.bytes", seeOffsetsTopic},
-	{"offsets.topic.replication.factor", seeOffsetsReplication},
+	{"offsets.topic.replication.factor", func(t *testing.T) { seeReplication(t, 0, "__consumer_offsets", "offsets.topic.replication.factor") }},
+
+	{"transaction.max.timeout.ms", seeTxnMaxTimeout},
+	{"transaction.partition.verification.enable", seeTxnVerification},
+	{"transactional.id.expiration.ms transaction.remove.expired.transaction.cleanup.interval.ms", seeTxnExpiration},
+	{"transaction.state.log.num.partitions transaction.state.log.min.isr transaction.state.log.segment.bytes", seeTxnTopic},
+	{"transaction.state.log.replication.factor", func(t *testing.T) {
+		seeReplication(t, 1, "__transaction_state", "transaction.state.log.replication.factor")
+	}},
 
 	{"min.insync.replicas", func(t *testing.T) { seeWithoutSecondReplica(t, minInsync) }},
 	{"unclean.leader.election.enable", func(t *testing.T) { seeWithoutSecondReplica(t, unclean) }},
@@ -71,8 +80,9 @@ var effects = []struct {
 
 // elsewhere are settings whose effect a test of another package sees, from the name on.
 var elsewhere = map[string]string{
-	"num.recovery.threads.per.data.dir": "broker.TestRecoveryThreads: it needs files that hang",
-	"offsets.commit.timeout.ms":         "broker.TestOffsetsCommitTimeout: it needs a disk that hangs",
+	"num.recovery.threads.per.data.dir":          "broker.TestRecoveryThreads: it needs files that hang",
+	"offsets.commit.timeout.ms":                  "broker.TestOffsetsCommitTimeout: it needs a disk that hangs",
+	"add.partitions.to.txn.retry.backoff.max.ms": "broker.TestTransactionPatience: it needs markers that hang",
 }
 
 func TestSettings(t *testing.T) {
@@ -161,6 +171,14 @@ func (h *house) shut() {
 	if err := h.stop(); err != nil {
 		h.Error(err)
 	}
+	lockGone()
+}
+
+// lockGone waits for processes that other tests start just now: until they run their program they have the
+// descriptors of this one, and so the lock of a directory that was closed meanwhile.
+func lockGone() {
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
 }
 
 // fails starts a broker that must not start, and returns why it does not.

@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,12 +58,15 @@ func moduleVersion(t *testing.T, module string) string {
 
 // conformance runs ../shared/conformance/NAME.sh against a broker with the settings that it asks for.
 func conformance(t *testing.T, name string, limit time.Duration, env ...string) {
+	t.Parallel() // they wait more than they work
 	script := filepath.Join(shared(t, "conformance"), name+".sh")
 	settings, err := exec.Command("bash", script, "--settings").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := Start(t, append(strings.Fields(string(settings)), "group.initial.rebalance.delay.ms=0")...)
+	addr := net.JoinHostPort("127.0.0.1", freePort(t))
+	b := StartWith(t, Options{Addr: addr, Settings: append(strings.Fields(string(settings)),
+		"group.initial.rebalance.delay.ms=0", "advertised.listeners=PLAINTEXT://"+addr)}) // the suites look for it among what is set
 	work := filepath.Join(installed(t, "."), "suites")
 	run := func() ([]byte, error) {
 		ctx, stop := context.WithTimeout(t.Context(), limit)
@@ -91,6 +96,7 @@ func conformance(t *testing.T, name string, limit time.Duration, env ...string) 
 // TestSuitePitfalls runs the cases of known-pitfalls.md that can be tried from outside. Some want settings that
 // others would suffer from, so there are three runs.
 func TestSuitePitfalls(t *testing.T) {
+	t.Parallel()
 	dir := shared(t, "conformance", "pitfalls")
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
 		t.Skip(err)
@@ -271,7 +277,8 @@ func judge(t *testing.T, name string, got map[string]string, out string) {
 			t.Errorf("%s: %s must pass, and has %q", name, test, got[test])
 		}
 	}
-	for test, result := range got {
+	for _, test := range slices.Sorted(maps.Keys(got)) {
+		result := got[test]
 		_, finding := findings[test]
 		switch {
 		case result == "pass" && finding:

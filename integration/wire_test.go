@@ -34,17 +34,21 @@ type embedded struct {
 	stop  func() error
 }
 
-// embed starts a broker in this process on a directory and, by default, on a free port.
-// Whoever starts it calls stop, which waits for its end.
+// embed starts a broker in this process on a directory (empty: in memory) and, by default, on a
+// free port. Whoever starts it calls stop, which waits for its end.
 func embed(tb testing.TB, dir string, now func() time.Time, settings ...string) *embedded {
 	tb.Helper()
-	all := map[string]string{"log.dirs": dir, "listeners": "PLAINTEXT://127.0.0.1:0"}
+	all := map[string]string{"listeners": "PLAINTEXT://127.0.0.1:0"}
+	if dir != "" {
+		all["log.dirs"] = dir
+	}
 	for _, s := range settings {
 		name, value, _ := strings.Cut(s, "=")
 		all[name] = value
 	}
 	b, err := broker.New(broker.Options{
 		Settings: all,
+		InMemory: dir == "",
 		Logger:   slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Now:      now,
 	})

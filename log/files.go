@@ -161,7 +161,13 @@ func (c *fileCache) sweep(keep int) {
 func (c *fileCache) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.open)
+	n := 0
+	for _, h := range c.open {
+		if h.owner.holds(h) {
+			n++
+		}
+	}
+	return n
 }
 
 // Range is a piece of a segment that stays readable until Release, also when the segment is

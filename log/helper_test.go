@@ -2,6 +2,7 @@ package log
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -193,6 +194,9 @@ func readAll(t testing.TB, l *Log, from int64) map[int64]string {
 	return got
 }
 
+// errNothing: an append has moved the end, and its bytes are not readable yet.
+var errNothing = errors.New("nothing")
+
 func tryReadAll(l *Log, from int64, maxBytes int) (map[int64]string, error) {
 	got := map[int64]string{}
 	for from < l.End() {
@@ -201,7 +205,7 @@ func tryReadAll(l *Log, from int64, maxBytes int) (map[int64]string, error) {
 			return got, err
 		}
 		if c.Range == nil {
-			return got, fmt.Errorf("nothing at %d of %d", from, l.End())
+			return got, fmt.Errorf("%w at %d of %d", errNothing, from, l.End())
 		}
 		b := make([]byte, c.Range.Len())
 		n, err := c.Range.ReadAt(b, 0)

@@ -26,7 +26,7 @@ import (
 
 var (
 	modelSeed  = flag.Uint64("seed", 0, "run TestModel with this seed alone")
-	modelSeeds = flag.Int("seeds", 1500, "run TestModel with so many seeds")
+	modelSeeds = flag.Int("seeds", 300, "run TestModel with so many seeds")
 )
 
 func TestModel(t *testing.T) {
@@ -37,8 +37,8 @@ func TestModel(t *testing.T) {
 		return
 	}
 	n := uint64(*modelSeeds)
-	if testing.Short() {
-		n = 100
+	if testing.Short() || raceEnabled {
+		n = min(n, 50)
 	}
 	for seed := uint64(1); seed <= n; seed++ {
 		if err := runModel(seed, nil); err != nil {
@@ -135,9 +135,12 @@ func (f *tapFS) Rename(from, to string) error { f.tap(); return f.Memory.Rename(
 func (f *tapFS) Remove(name string) error     { f.tap(); return f.Memory.Remove(name) }
 func (f *tapFS) SyncDir(name string) error    { f.tap(); return f.Memory.SyncDir(name) }
 
-func (f *tapFile) WriteAt(p []byte, off int64) (int, error) { f.fs.tap(); return f.File.WriteAt(p, off) }
-func (f *tapFile) Truncate(size int64) error                { f.fs.tap(); return f.File.Truncate(size) }
-func (f *tapFile) Sync() error                              { f.fs.tap(); return f.File.Sync() }
+func (f *tapFile) WriteAt(p []byte, off int64) (int, error) {
+	f.fs.tap()
+	return f.File.WriteAt(p, off)
+}
+func (f *tapFile) Truncate(size int64) error { f.fs.tap(); return f.File.Truncate(size) }
+func (f *tapFile) Sync() error               { f.fs.tap(); return f.File.Sync() }
 
 func runModel(seed uint64, note func(...any)) error {
 	if note == nil {

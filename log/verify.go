@@ -23,7 +23,7 @@ func (l *Log) StartVerification(producerID int64, epoch int16, sequence int32) (
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := &l.state
-	if p := s.byID[producerID]; p != nil && p.txnFirst >= 0 {
+	if s.isOpen(producerID, epoch) {
 		return 0
 	}
 	v := s.verifying[producerID]
@@ -44,6 +44,13 @@ func (l *Log) StartVerification(producerID int64, epoch int16, sequence int32) (
 	return v.guard
 }
 
+// isOpen tells that a producer has a transaction open in the epoch. What is open in an older one
+// may be decided already, and only lack its marker.
+func (s *producerState) isOpen(producerID int64, epoch int16) bool {
+	p := s.byID[producerID]
+	return p != nil && p.txnFirst >= 0 && p.epoch == epoch
+}
+
 // DropVerification forgets a verification whose answer was a final no.
 func (l *Log) DropVerification(producerID int64, guard uint64) {
 	l.mu.Lock()
@@ -57,7 +64,7 @@ func (l *Log) DropVerification(producerID int64, guard uint64) {
 func (s *producerState) errOfVerification(b record.Batch, a *Append) error {
 	id, v := b.ProducerID(), s.verifying[b.ProducerID()]
 	if a.VerifyTxn && b.IsTransactional() {
-		if p := s.byID[id]; (p == nil || p.txnFirst < 0) && (v == nil || v.guard != a.Guard) {
+		if !s.isOpen(id, b.ProducerEpoch()) && (v == nil || v.guard != a.Guard) {
 			return fmt.Errorf("the records of producer %d are not part of an open transaction: %w", id, ErrInvalidTxnState)
 		}
 	}

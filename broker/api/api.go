@@ -17,6 +17,7 @@ import (
 	"ottla/broker/quota"
 	"ottla/broker/replica"
 	"ottla/coordinator/group"
+	"ottla/coordinator/txn"
 	"ottla/log"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -35,6 +36,9 @@ type API struct {
 	FetchSessions *FetchSessions
 	ProducerIDs   *ProducerIDs
 	Groups        *group.Coordinator
+	Txns          *txn.Coordinator
+	Enroller      Enroller                                      // nil: Txns itself, which then has every transactional id
+	Features      func() (levels map[string]int16, epoch int64) // finalized; epoch below 0, or nil: nothing is
 	Control       *controller.Controller
 
 	Authorizer auth.Authorizer
@@ -53,12 +57,15 @@ func New(a API) (*API, error) {
 	}{
 		{"logger", a.Logger != nil}, {"clock", a.Now != nil}, {"metadata", a.Meta != nil}, {"settings", a.Config != nil},
 		{"logs", a.Logs != nil}, {"replicas", a.Replicas != nil}, {"fetch sessions", a.FetchSessions != nil},
-		{"producer ids", a.ProducerIDs != nil}, {"controller", a.Control != nil}, {"groups", a.Groups != nil},
+		{"producer ids", a.ProducerIDs != nil}, {"controller", a.Control != nil}, {"groups", a.Groups != nil}, {"transactions", a.Txns != nil},
 		{"authorizer", a.Authorizer != nil}, {"quota limiter", a.Quota != nil},
 	} {
 		if !part.is {
 			return nil, errors.New("api: no " + part.name)
 		}
+	}
+	if a.Enroller == nil {
+		a.Enroller = a.Txns
 	}
 	if a.Metrics == nil {
 		a.Metrics = NewMetrics(nil)

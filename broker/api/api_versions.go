@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"ottla/compat"
 	"ottla/protocol"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -12,7 +13,8 @@ import (
 // apiVersions tells what is served.
 //
 // Versions: 3 flexible, with the client's name and version (KIP-511), which must look like
-// names; 5 the cluster and broker that the client believes it reached (KIP-1242).
+// names, and features (KIP-584); 4 features whose lowest level is 0; 5 the cluster and broker that
+// the client believes it reached (KIP-1242).
 func (s *API) apiVersions(_ context.Context, p *Peer, req *kmsg.ApiVersionsRequest) (*kmsg.ApiVersionsResponse, error) {
 	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
 	if req.Version >= 3 {
@@ -28,7 +30,32 @@ func (s *API) apiVersions(_ context.Context, p *Peer, req *kmsg.ApiVersionsReque
 		}
 	}
 	resp.ApiKeys = s.versions
+	s.tellFeatures(resp)
 	return resp, nil
+}
+
+// tellFeatures tells which features this broker has, and the levels that the cluster has agreed on.
+func (s *API) tellFeatures(resp *kmsg.ApiVersionsResponse) {
+	for _, f := range compat.Features {
+		if f.Min == 0 && resp.Version < 4 { // these clients take it for an error
+			continue
+		}
+		sf := kmsg.NewApiVersionsResponseSupportedFeature()
+		sf.Name, sf.MinVersion, sf.MaxVersion = f.Name, f.Min, f.Max
+		resp.SupportedFeatures = append(resp.SupportedFeatures, sf)
+	}
+	if s.Features == nil {
+		return
+	}
+	levels, epoch := s.Features()
+	resp.FinalizedFeaturesEpoch = epoch
+	for _, f := range compat.Features {
+		if level := levels[f.Name]; level > 0 {
+			ff := kmsg.NewApiVersionsResponseFinalizedFeature()
+			ff.Name, ff.MinVersionLevel, ff.MaxVersionLevel = f.Name, level, level
+			resp.FinalizedFeatures = append(resp.FinalizedFeatures, ff)
+		}
+	}
 }
 
 // misled returns the code for a client that reached another broker than it believes.

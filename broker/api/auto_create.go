@@ -7,6 +7,7 @@ import (
 	"ottla/broker/auth"
 	"ottla/broker/controller"
 	"ottla/coordinator/group"
+	"ottla/coordinator/txn"
 )
 
 // mayCreate says whether the peer may create a topic: by a right on the cluster or on the topic.
@@ -15,16 +16,20 @@ func (s *API) mayCreate(p *Peer, name string) bool {
 }
 
 // ensureTopic creates a topic that is missing, as a look-up with auto.create.topics.enable does
-// (AutoTopicCreationManager): the topic of groups with settings of its own, others with the
-// broker's defaults.
+// (AutoTopicCreationManager): the topics of coordinators with settings of their own, others with the
+// broker's defaults, of replicas never more than there are brokers.
 func (s *API) ensureTopic(ctx context.Context, name string) error {
 	if s.Meta.Load().Topics[name] != nil {
 		return nil
 	}
-	if name == group.Topic {
+	switch name {
+	case group.Topic:
 		return s.Groups.EnsureTopic(ctx)
+	case txn.Topic:
+		return s.Txns.EnsureTopic(ctx)
 	}
-	nt := controller.NewTopic{Name: name, Partitions: -1, Replication: -1}
+	nt := controller.NewTopic{Name: name, Partitions: -1}
+	nt.Replication = int16(min(s.Config.Broker().DefaultReplicationFactor, int64(max(1, len(s.Meta.Load().Brokers)))))
 	err := s.Control.CreateTopics(ctx, []controller.NewTopic{nt}, false)[0].Err
 	if errors.Is(err, controller.ErrTopicExists) {
 		return nil

@@ -7,9 +7,11 @@ import (
 
 	"ottla/broker/config"
 	"ottla/broker/controller"
+	"ottla/broker/registry"
 	"ottla/broker/replica"
 	"ottla/coordinator"
 	"ottla/coordinator/group"
+	"ottla/coordinator/txn"
 	"ottla/log"
 	"ottla/protocol/record"
 
@@ -44,6 +46,18 @@ var wire = []struct {
 	{group.ErrSubscribed, kerr.GroupSubscribedToTopic},
 	{group.ErrMetadataTooLarge, kerr.OffsetMetadataTooLarge},
 	{group.ErrUnstableOffset, kerr.UnstableOffsetCommit},
+	{group.ErrTxnEnded, kerr.InvalidTxnState},
+	{group.ErrStaleMarker, kerr.InvalidProducerEpoch},
+
+	{txn.ErrInvalidID, kerr.InvalidRequest},
+	{txn.ErrInvalidTimeout, kerr.InvalidTransactionTimeout},
+	{txn.ErrConcurrent, kerr.ConcurrentTransactions},
+	{txn.ErrFenced, kerr.ProducerFenced},
+	{txn.ErrProducerID, kerr.InvalidProducerIDMapping},
+	{txn.ErrInvalidState, kerr.InvalidTxnState},
+	{txn.ErrNotInTxn, kerr.TransactionAbortable},
+	{txn.ErrNotFound, kerr.TransactionalIDNotFound},
+	{txn.ErrInvalidPattern, kerr.InvalidRegularExpression},
 
 	{context.DeadlineExceeded, kerr.RequestTimedOut},
 
@@ -70,6 +84,11 @@ var wire = []struct {
 	{controller.ErrInvalidUpdateVersion, kerr.InvalidUpdateVersion},
 	{controller.ErrIneligibleReplica, kerr.IneligibleReplica},
 	{controller.ErrReplicaStorage, kerr.KafkaStorageError},
+
+	{registry.ErrStorage, kerr.KafkaStorageError},
+	{registry.ErrClosed, kerr.KafkaStorageError},
+	{registry.ErrConnectionLoss, kerr.RequestTimedOut}, // the outcome is not known
+	{registry.ErrSessionExpired, kerr.RequestTimedOut},
 
 	{replica.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
 	{replica.ErrNotLeader, kerr.NotLeaderForPartition},

@@ -39,6 +39,7 @@ func (s *API) fetch(ctx context.Context, p *Peer, h protocol.Header, req *kmsg.F
 	resp.Topics = []kmsg.FetchResponseTopic{}
 	if f.code != 0 {
 		resp.ErrorCode = f.code
+		s.Metrics.fetched(resp)
 		return protocol.EncodeFetch(h, resp, nil), nil
 	}
 
@@ -72,6 +73,7 @@ func (s *API) fetch(ctx context.Context, p *Peer, h protocol.Header, req *kmsg.F
 	if follower < 0 {
 		resp.ThrottleMillis = int32(min(s.charge(p, quota.FetchBytes, x.bytes).Milliseconds(), math.MaxInt32))
 	}
+	s.Metrics.fetched(resp)
 	return protocol.EncodeFetch(h, resp, x.holes), nil
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"ottla/broker/auth"
 	"ottla/coordinator/group"
+	"ottla/coordinator/txn"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -17,8 +18,8 @@ const (
 	shareCoordinator       = 2 // KIP-932
 )
 
-// findCoordinator tells which broker coordinates a group: the leader of its partition of
-// __consumer_offsets, which is made if there is none yet.
+// findCoordinator tells which broker coordinates a group or a transactional id: the leader of its
+// partition of __consumer_offsets or __transaction_state, which is made if there is none yet.
 //
 // Versions: 1 key types; 4 several keys (KIP-699); 6 share groups. Kafka answers
 // COORDINATOR_NOT_AVAILABLE while it makes the topic; here the first answer is the right one.
@@ -56,27 +57,31 @@ type coordinatorNode struct {
 
 func (s *API) coordinatorOf(ctx context.Context, p *Peer, req *kmsg.FindCoordinatorRequest, key string) (coordinatorNode, error) {
 	none := coordinatorNode{id: -1, port: -1}
+	var topic string
+	var ensure func(context.Context) error
+	var partitionFor func(string) int32
 	switch req.CoordinatorType {
 	case groupCoordinator:
 		if !s.allowed(p, auth.Describe, auth.Group, key) {
 			return none, refuse(kerr.GroupAuthorizationFailed, "Not authorized to access group: %s", key)
 		}
+		topic, ensure, partitionFor = group.Topic, s.Groups.EnsureTopic, s.Groups.PartitionFor
 	case transactionCoordinator:
 		if !s.allowed(p, auth.Describe, auth.TransactionalID, key) {
 			return none, refuse(kerr.TransactionalIDAuthorizationFailed, "Not authorized to access transactional id: %s", key)
 		}
-		return none, refuse(kerr.CoordinatorNotAvailable, "This broker has no transaction coordinator.")
+		topic, ensure, partitionFor = txn.Topic, s.Txns.EnsureTopic, s.Txns.PartitionFor
 	case shareCoordinator:
 		return none, refuse(kerr.InvalidRequest, "This broker has no share coordinator.")
 	default:
 		return none, refuse(kerr.InvalidRequest, "Unknown coordinator type %d.", req.CoordinatorType)
 	}
-	if err := s.Groups.EnsureTopic(ctx); err != nil {
-		s.Logger.WarnContext(ctx, "topic of the group coordinator can't be made", "topic", group.Topic, "err", err)
+	if err := ensure(ctx); err != nil {
+		s.Logger.WarnContext(ctx, "topic of a coordinator can't be made", "topic", topic, "err", err)
 		return none, err
 	}
 	pic := s.Meta.Load()
-	part := pic.Partition(group.Topic, s.Groups.PartitionFor(key))
+	part := pic.Partition(topic, partitionFor(key))
 	if part == nil {
 		return none, kerr.CoordinatorNotAvailable
 	}

@@ -5,16 +5,18 @@ import (
 	"sync"
 
 	"ottla/broker/auth"
+	"ottla/coordinator/txn"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// initProducerID gives out a producer id for an idempotent producer, every time a new one with
-// epoch 0: what the producer had before is not looked at, as in Kafka. Transactional ids are
-// refused: transactions are not served.
+// initProducerID gives out a producer id: to an idempotent producer a new one with epoch 0 every
+// time, whatever it had before, as in Kafka; to a transactional one that of its transactional id,
+// with an epoch that fences whoever had it.
 //
-// Versions: 3 id and epoch that the producer had (KIP-360).
+// Versions: 3 id and epoch that the producer had (KIP-360); 4 PRODUCER_FENCED, before it is
+// INVALID_PRODUCER_EPOCH.
 func (s *API) initProducerID(ctx context.Context, p *Peer, req *kmsg.InitProducerIDRequest) (*kmsg.InitProducerIDResponse, error) {
 	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
 	resp.ProducerID, resp.ProducerEpoch = -1, 0
@@ -23,10 +25,19 @@ func (s *API) initProducerID(ctx context.Context, p *Peer, req *kmsg.InitProduce
 		resp.ErrorCode = kerr.TransactionalIDAuthorizationFailed.Code
 	case req.TransactionalID == nil && !s.mayProduceIdempotently(p):
 		resp.ErrorCode = kerr.ClusterAuthorizationFailed.Code
-	case (req.ProducerID == -1) != (req.ProducerEpoch == -1), req.TransactionalID != nil && *req.TransactionalID == "":
+	case (req.ProducerID == -1) != (req.ProducerEpoch == -1):
 		resp.ErrorCode = kerr.InvalidRequest.Code
 	case req.TransactionalID != nil:
-		resp.ErrorCode = kerr.UnsupportedVersion.Code
+		r := txn.InitRequest{ID: *req.TransactionalID, Timeout: req.TransactionTimeoutMillis}
+		if req.ProducerID != -1 {
+			r.Expected = &txn.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch}
+		}
+		is, err := s.Txns.Init(ctx, r)
+		if err != nil {
+			resp.ProducerEpoch, resp.ErrorCode = -1, txnCode(ctx, err, req.Version >= 4)
+			break
+		}
+		resp.ProducerID, resp.ProducerEpoch = is.ID, is.Epoch
 	default:
 		id, err := s.ProducerIDs.Next(ctx)
 		if err != nil {

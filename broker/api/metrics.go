@@ -32,6 +32,7 @@ type requestMetrics struct {
 	total    histogram
 	local    histogram
 	remote   histogram
+	sizes    histogram
 }
 
 // maxErrorCode is the highest error code that is counted; Kafka 4.4's is 133.
@@ -69,6 +70,7 @@ func (m *Metrics) of(a compat.API) *requestMetrics {
 func (m *Metrics) handled(c *call, whole bool) {
 	r := m.of(c.route.API)
 	r.versions[c.header.Version].Add(1)
+	r.sizes.add(uint64(c.size), int64(c.size))
 	d := time.Since(c.begun)
 	r.local.observe(d)
 	if whole {
@@ -88,6 +90,22 @@ func (m *Metrics) answered(c *call, resp kmsg.Response) {
 		r.codes.Store(where)
 	}
 	where.count(v, &r.errors)
+}
+
+// fetched counts the errors in an answer to a Fetch, which is not encoded by way of encode.
+func (m *Metrics) fetched(resp *kmsg.FetchResponse) {
+	r := m.of(compat.Fetch)
+	count := func(code int16) {
+		if code != 0 && code >= -1 && code <= maxErrorCode {
+			r.errors[code+1].Add(1)
+		}
+	}
+	count(resp.ErrorCode)
+	for i := range resp.Topics {
+		for k := range resp.Topics[i].Partitions {
+			count(resp.Topics[i].Partitions[k].ErrorCode)
+		}
+	}
 }
 
 // codes says which fields of an answer's struct are, or contain, error codes.
@@ -151,27 +169,42 @@ func (m *Metrics) waited(c *call) {
 var (
 	requestLabels = []string{"request"}
 
-	requestsDesc = prometheus.NewDesc("kafka_network_requestmetrics_requests_total",
-		"Requests by API and version.", []string{"request", "version"}, nil)
-	errorsDesc = prometheus.NewDesc("kafka_network_requestmetrics_errors_total",
-		"Error codes in answers, by API and error.", []string{"request", "error"}, nil)
+	// With two names: as the JMX exporter's example rules write Kafka's beans, and as the Strimzi
+	// metrics reporter does.
+	requestsDescs = twoNames("requests", "Requests by API and version.", "request", "version")
+	errorsDescs   = twoNames("errors", "Error codes in answers, by API and error.", "request", "error")
+
 	totalDesc = prometheus.NewDesc("kafka_network_requestmetrics_totaltimems",
 		"Milliseconds from a request's arrival to its encoded answer.", requestLabels, nil)
 	localDesc = prometheus.NewDesc("kafka_network_requestmetrics_localtimems",
 		"Milliseconds in a request's handler, its waiting included where it waits there.", requestLabels, nil)
 	remoteDesc = prometheus.NewDesc("kafka_network_requestmetrics_remotetimems",
 		"Milliseconds for which an answer waited for replicas or the disk.", requestLabels, nil)
+	sizesDesc = prometheus.NewDesc("kafka_network_requestmetrics_requestbytes",
+		"Sizes of requests in bytes.", requestLabels, nil)
 )
+
+func twoNames(what, help string, labels ...string) [2]*prometheus.Desc {
+	return [2]*prometheus.Desc{
+		prometheus.NewDesc("kafka_network_requestmetrics_"+what+"_total", help, labels, nil),
+		prometheus.NewDesc("kafka_network_requestmetrics_"+what+"persec_total", help, labels, nil),
+	}
+}
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{requestsDesc, errorsDesc, totalDesc, localDesc, remoteDesc} {
+	for _, d := range [...]*prometheus.Desc{requestsDescs[0], requestsDescs[1], errorsDescs[0], errorsDescs[1], totalDesc, localDesc, remoteDesc, sizesDesc} {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	counter := func(descs [2]*prometheus.Desc, n uint64, labels ...string) {
+		for _, d := range descs {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+		}
+	}
 	for i := range m.apis {
 		r := m.apis[i].Load()
 		if r == nil {
@@ -179,17 +212,18 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		for v := range r.versions {
 			if n := r.versions[v].Load(); n > 0 {
-				ch <- prometheus.MustNewConstMetric(requestsDesc, prometheus.CounterValue, float64(n), r.name, strconv.Itoa(v))
+				counter(requestsDescs, n, r.name, strconv.Itoa(v))
 			}
 		}
 		for i := range r.errors {
 			if n := r.errors[i].Load(); n > 0 {
-				ch <- prometheus.MustNewConstMetric(errorsDesc, prometheus.CounterValue, float64(n), r.name, errorName(int16(i-1)))
+				counter(errorsDescs, n, r.name, errorName(int16(i-1)))
 			}
 		}
 		ch <- r.total.summary(totalDesc, r.name)
 		ch <- r.local.summary(localDesc, r.name)
 		ch <- r.remote.summary(remoteDesc, r.name)
+		ch <- r.sizes.scaled(sizesDesc, 1, 1, r.name)
 	}
 }
 
@@ -201,41 +235,56 @@ func errorName(code int16) string {
 	return strconv.Itoa(int(code))
 }
 
-// histogram counts durations in buckets of a quarter of a power of two microseconds, which is
-// exact enough for quantiles and costs an addition. The last bucket holds whatever is longer
-// than an hour.
+// histogram counts durations, or sizes, in buckets of a quarter of a power of two of a unit,
+// microseconds or bytes, which is exact enough for quantiles and costs an addition. The last
+// bucket holds whatever is longer than an hour.
 type histogram struct {
-	sum     atomic.Int64 // nanoseconds
+	sum     atomic.Int64 // nanoseconds, or bytes
 	buckets [32 * 4]atomic.Uint64
 }
 
-func (h *histogram) observe(d time.Duration) {
-	h.sum.Add(int64(d))
-	h.buckets[bucket(d)].Add(1)
+func (h *histogram) add(units uint64, sum int64) {
+	h.sum.Add(sum)
+	h.buckets[place(units)].Add(1)
 }
 
-// bucket returns the number of a duration's bucket: the power of two and the two bits below it.
-func bucket(d time.Duration) int {
-	us := uint64(max(d, 0) / time.Microsecond)
-	if us < 4 {
-		return int(us)
+func (h *histogram) observe(d time.Duration) { h.add(micros(d), int64(d)) }
+
+func micros(d time.Duration) uint64 { return uint64(max(d, 0) / time.Microsecond) }
+
+// bucket returns the number of a duration's bucket.
+func bucket(d time.Duration) int { return place(micros(d)) }
+
+// place returns the number of a bucket: the power of two and the two bits below it.
+func place(units uint64) int {
+	if units < 4 {
+		return int(units)
 	}
-	n := bits.Len64(us)
-	return min((n-2)*4+int(us>>(n-3)&3), 32*4-1)
+	n := bits.Len64(units)
+	return min((n-2)*4+int(units>>(n-3)&3), 32*4-1)
+}
+
+// middle returns the middle of a bucket in units.
+func middle(i int) float64 {
+	if i < 4 {
+		return float64(i)
+	}
+	n, low := i/4+2, uint64(i%4+4)
+	return float64(low<<(n-3)*2+1<<(n-3)) / 2
 }
 
 // bound returns the middle of a bucket in milliseconds.
-func bound(i int) float64 {
-	if i < 4 {
-		return float64(i) / 1e3
-	}
-	n, low := i/4+2, uint64(i%4+4)
-	return float64(low<<(n-3)*2+1<<(n-3)) / 2e3
-}
+func bound(i int) float64 { return middle(i) / 1e3 }
 
 var quantiles = [...]float64{0.5, 0.75, 0.95, 0.98, 0.99, 0.999}
 
+// summary is the metric of durations, in milliseconds.
 func (h *histogram) summary(d *prometheus.Desc, labels ...string) prometheus.Metric {
+	return h.scaled(d, 1e3, 1e6, labels...)
+}
+
+// scaled is the metric in another measure, of which units and parts of the sum make up one.
+func (h *histogram) scaled(d *prometheus.Desc, units, parts float64, labels ...string) prometheus.Metric {
 	var counts [len(h.buckets)]uint64
 	var n uint64
 	for i := range h.buckets {
@@ -247,10 +296,10 @@ func (h *histogram) summary(d *prometheus.Desc, labels ...string) prometheus.Met
 		rank, seen := uint64(q*float64(n)), uint64(0)
 		for i, c := range counts {
 			if seen += c; c > 0 && seen >= max(rank, 1) {
-				values[q] = bound(i)
+				values[q] = middle(i) / units
 				break
 			}
 		}
 	}
-	return prometheus.MustNewConstSummary(d, n, float64(h.sum.Load())/1e6, values, labels...)
+	return prometheus.MustNewConstSummary(d, n, float64(h.sum.Load())/parts, values, labels...)
 }

@@ -247,7 +247,9 @@ func TestInitProducerID(t *testing.T) {
 		"id without epoch":       {func(r *kmsg.InitProducerIDRequest) { r.ProducerID = 5 }, kerr.InvalidRequest.Code},
 		"epoch without id":       {func(r *kmsg.InitProducerIDRequest) { r.ProducerEpoch = 5 }, kerr.InvalidRequest.Code},
 		"empty transactional id": {func(r *kmsg.InitProducerIDRequest) { r.TransactionalID = &none }, kerr.InvalidRequest.Code},
-		"transactional id":       {func(r *kmsg.InitProducerIDRequest) { r.TransactionalID = &name }, kerr.UnsupportedVersion.Code},
+		"transactional id":       {func(r *kmsg.InitProducerIDRequest) { r.TransactionalID, r.TransactionTimeoutMillis = &name, 1000 }, kerr.NotCoordinator.Code},
+		"timeout":                {func(r *kmsg.InitProducerIDRequest) { r.TransactionalID, r.TransactionTimeoutMillis = &name, 900001 }, kerr.InvalidTransactionTimeout.Code},
+		"no timeout":             {func(r *kmsg.InitProducerIDRequest) { r.TransactionalID, r.TransactionTimeoutMillis = &name, 0 }, kerr.InvalidTransactionTimeout.Code},
 	} {
 		if resp := ask(x.change); resp.ErrorCode != x.want || resp.ProducerID != -1 {
 			t.Errorf("%s: %+v, want %d", what, resp, x.want)

@@ -23,18 +23,15 @@ import (
 var errUnansweredProduce = errors.New("a produce request with acks=0 failed")
 
 // What a client reads about records that are refused here.
-var (
-	errNullRecords = fmt.Errorf("%w: the records are null", record.ErrInvalidRecord)
-	errNoTxn       = refuse(kerr.InvalidTxnState, "Transactions are not served by this broker.")
-)
+var errNullRecords = fmt.Errorf("%w: the records are null", record.ErrInvalidRecord)
 
 // produce appends records to the partitions that this broker leads, in the order of the
 // request; what happens to one partition does not concern another.
 //
 // Versions: 0-2 message sets of the old formats (converted); 1 throttle time; 2 log append
 // time; 3 transactional ids, and exactly one batch v2 a partition; 5 log start offset; 7 zstd; 8
-// record errors (KIP-467); 10 leaders named where ours is the wrong broker (KIP-951); 13 topic
-// ids.
+// record errors (KIP-467); 10 leaders named where ours is the wrong broker (KIP-951); 11
+// TRANSACTION_ABORTABLE; 12 adds partitions to the transaction (KIP-890); 13 topic ids.
 //
 // Other than in Kafka null records are answered (INVALID_RECORD; Kafka never answers), and a
 // partition that is named twice is appended to and answered twice (Kafka stores the last).
@@ -73,6 +70,9 @@ type produceCall struct {
 	bytes    int64
 	waits    []produceWait
 	failed   error // of any partition
+
+	verify   bool // batches of a transaction must belong to one that is known
+	enrolled map[*kmsg.ProduceRequestTopicPartition]*enrolment
 }
 
 // produceWait is a partition whose answer is not complete yet.
@@ -87,29 +87,36 @@ func (x *produceCall) refuse(ctx context.Context) error {
 	transactional := false
 	for i := range x.req.Topics {
 		for j := range x.req.Topics[i].Partitions {
-			transactional = transactional || transactionalRecords(x.req.Topics[i].Partitions[j].Records)
+			_, is := transactionalBatch(x.req.Topics[i].Partitions[j].Records)
+			transactional = transactional || is
 		}
 	}
-	if transactional && (x.req.TransactionID == nil || !x.s.allowed(x.p, auth.Write, auth.TransactionalID, *x.req.TransactionID)) {
+	if !transactional {
+		return nil
+	}
+	if x.req.TransactionID == nil || !x.s.allowed(x.p, auth.Write, auth.TransactionalID, *x.req.TransactionID) {
 		return kerr.TransactionalIDAuthorizationFailed
 	}
-	return nil
+	if x.req.Acks < -1 || x.req.Acks > 1 {
+		return nil // nothing will be appended
+	}
+	x.enrolled = map[*kmsg.ProduceRequestTopicPartition]*enrolment{}
+	return x.enrol(ctx)
 }
 
-// transactionalRecords looks into the first batch: records of a transaction are batches v2,
-// and such a batch comes alone.
-func transactionalRecords(b []byte) bool {
-	first, _, err := record.Split(b)
-	return err == nil && first.Magic() == 2 && len(first) >= record.HeaderSize && first.IsTransactional()
+// find returns the topic of a request, nil where there is none, and its name.
+func (x *produceCall) find(t *kmsg.ProduceRequestTopic) (name string, known *metadata.Topic) {
+	if x.req.Version < 13 {
+		return t.Topic, x.pic.Topics[t.Topic]
+	}
+	if known = x.pic.ByID[t.TopicID]; known != nil {
+		name = known.Name
+	}
+	return name, known
 }
 
 func (x *produceCall) topic(ctx context.Context, t *kmsg.ProduceRequestTopic, rt *kmsg.ProduceResponseTopic, refused error) {
-	name, known := t.Topic, x.pic.Topics[t.Topic]
-	if x.req.Version >= 13 {
-		if known = x.pic.ByID[t.TopicID]; known != nil {
-			name = known.Name
-		}
-	}
+	name, known := x.find(t)
 	err := refused
 	switch {
 	case err != nil:
@@ -151,16 +158,21 @@ func (x *produceCall) partition(ctx context.Context, topic string, known *metada
 	case internalTopic(topic) && x.p.ClientID != "__admin_client": // AdminUtils.ADMIN_CLIENT_ID
 		x.fail(ctx, out, topic, kerr.InvalidTopicException)
 		return
-	case transactionalRecords(in.Records):
-		x.fail(ctx, out, topic, errNoTxn)
-		return
+	}
+	a := log.Append{Records: in.Records, Origin: record.Client, RequestVersion: x.req.Version, VerifyTxn: x.verify}
+	if is := x.enrolled[in]; is != nil {
+		if is.err != nil {
+			x.fail(ctx, out, topic, is.err)
+			return
+		}
+		a.Guard = is.guard
 	}
 	part, err := x.s.Replicas.Leader(topic, in.Partition)
 	if err != nil {
 		x.fail(ctx, out, topic, err)
 		return
 	}
-	done, wait, err := part.Append(ctx, log.Append{Records: in.Records, Origin: record.Client, RequestVersion: x.req.Version}, x.req.Acks)
+	done, wait, err := part.Append(ctx, a, x.req.Acks)
 	if err != nil {
 		c := x.fail(ctx, out, topic, err)
 		part.ProduceFailed(len(in.Records), c == kerr.MessageTooLarge.Code || c == kerr.RecordListTooLarge.Code, !kafkaKnows(c))
@@ -210,6 +222,9 @@ func (x *produceCall) fail(ctx context.Context, out *kmsg.ProduceResponseTopicPa
 		}
 		out.ErrorMessage = kmsg.StringPtr(bad.Message)
 		return out.ErrorCode
+	}
+	if _, ok := errors.AsType[*refusal](err); ok {
+		out.ErrorMessage = message(err)
 	}
 	switch out.ErrorCode {
 	case kerr.CorruptMessage.Code, kerr.InvalidRecord.Code, kerr.InvalidTimestamp.Code, kerr.MessageTooLarge.Code,

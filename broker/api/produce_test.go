@@ -61,25 +61,25 @@ func TestProduceRefusals(t *testing.T) {
 		req  *kmsg.ProduceRequest
 		want int16
 	}{
-		"null records":            {produceOf(9, "t", 0, nil), kerr.InvalidRecord.Code},
-		"no batch":                {produceOf(9, "t", 0, []byte{}), kerr.InvalidRecord.Code},
-		"two batches":             {produceOf(9, "t", 0, append(good(), good()...)), kerr.InvalidRecord.Code},
-		"missing topic":           {produceOf(9, "u", 0, good()), kerr.UnknownTopicOrPartition.Code},
-		"missing partition":       {produceOf(9, "t", 2, good()), kerr.UnknownTopicOrPartition.Code},
-		"negative partition":      {produceOf(9, "t", -1, good()), kerr.UnknownTopicOrPartition.Code},
-		"missing topic id":        {produceOf(13, "", 0, good()), kerr.UnknownTopicID.Code},
-		"internal topic":          {produceOf(9, "__consumer_offsets", 0, good()), kerr.InvalidTopicException.Code},
-		"acks":                    {produceOf(9, "t", 0, good()), kerr.InvalidRequiredAcks.Code},
-		"transaction without id":  {produceOf(9, "t", 0, txn()), kerr.TransactionalIDAuthorizationFailed.Code},
-		"transaction":             {produceOf(9, "t", 0, txn()), kerr.InvalidTxnState.Code},
-		"transactional id alone":  {produceOf(9, "t", 0, good()), 0},
-		"bad checksum":            {produceOf(9, "t", 0, good()), kerr.CorruptMessage.Code},
-		"old format, new version": {produceOf(9, "t", 0, good()), kerr.InvalidRecord.Code},
+		"null records":                {produceOf(9, "t", 0, nil), kerr.InvalidRecord.Code},
+		"no batch":                    {produceOf(9, "t", 0, []byte{}), kerr.InvalidRecord.Code},
+		"two batches":                 {produceOf(9, "t", 0, append(good(), good()...)), kerr.InvalidRecord.Code},
+		"missing topic":               {produceOf(9, "u", 0, good()), kerr.UnknownTopicOrPartition.Code},
+		"missing partition":           {produceOf(9, "t", 2, good()), kerr.UnknownTopicOrPartition.Code},
+		"negative partition":          {produceOf(9, "t", -1, good()), kerr.UnknownTopicOrPartition.Code},
+		"missing topic id":            {produceOf(13, "", 0, good()), kerr.UnknownTopicID.Code},
+		"internal topic":              {produceOf(9, "__consumer_offsets", 0, good()), kerr.InvalidTopicException.Code},
+		"acks":                        {produceOf(9, "t", 0, good()), kerr.InvalidRequiredAcks.Code},
+		"transaction without id":      {produceOf(9, "t", 0, txn()), kerr.TransactionalIDAuthorizationFailed.Code},
+		"transaction, no coordinator": {produceOf(9, "t", 0, txn()), kerr.NotEnoughReplicas.Code},
+		"transactional id alone":      {produceOf(9, "t", 0, good()), 0},
+		"bad checksum":                {produceOf(9, "t", 0, good()), kerr.CorruptMessage.Code},
+		"old format, new version":     {produceOf(9, "t", 0, good()), kerr.InvalidRecord.Code},
 	} {
 		switch what {
 		case "acks":
 			x.req.Acks = 2
-		case "transaction", "transactional id alone":
+		case "transaction, no coordinator", "transactional id alone":
 			x.req.TransactionID = &name
 		case "bad checksum":
 			x.req.Topics[0].Partitions[0].Records[40] ^= 1

@@ -29,6 +29,7 @@ type call struct {
 	peer    *Peer
 	route   *route
 	header  protocol.Header
+	size    int // of the frame, in bytes
 	begun   time.Time
 	handled time.Duration // that its handler took
 }
@@ -85,7 +86,7 @@ func (p *Peer) Handle(ctx context.Context, frame []byte) (protocol.Reply, error)
 		p.ClientID = string(h.ClientID)
 	}
 	h.ClientID = nil // the frame does not outlive the request, the header may
-	c := &call{Context: ctx, peer: p, route: r, header: h, begun: time.Now()}
+	c := &call{Context: ctx, peer: p, route: r, header: h, size: len(frame), begun: time.Now()}
 	var reply protocol.Reply
 	if r.cluster != 0 && !s.allowed(p, r.cluster, auth.Cluster, auth.ClusterName) {
 		reply = denied(h, req)

@@ -47,7 +47,7 @@ func frameOf(req kmsg.Request, version int16, client string) []byte {
 }
 
 // ask has a request handled and decodes the answer.
-func ask[S kmsg.Response](t *testing.T, p *Peer, req kmsg.Request, version int16) S {
+func ask[S kmsg.Response](t testing.TB, p *Peer, req kmsg.Request, version int16) S {
 	t.Helper()
 	reply, err := p.Handle(t.Context(), frameOf(req, version, "me"))
 	if err != nil {
@@ -63,7 +63,7 @@ func ask[S kmsg.Response](t *testing.T, p *Peer, req kmsg.Request, version int16
 	return resp
 }
 
-func decode(t *testing.T, reply protocol.Reply, resp kmsg.Response, tagged bool) {
+func decode(t testing.TB, reply protocol.Reply, resp kmsg.Response, tagged bool) {
 	t.Helper()
 	if reply.Answer == nil {
 		t.Fatal("no answer")

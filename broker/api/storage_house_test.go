@@ -56,6 +56,7 @@ func newStorageHouse(t testing.TB) *storageHouse {
 			t.Error(err)
 		}
 	})
+	h.coordinators()
 	return h
 }
 

@@ -68,6 +68,17 @@ type Broker struct {
 	OffsetsTopicSegmentBytes        int64
 	OffsetsTopicCompressionCodec    int64 // 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd
 
+	// Transactions.
+	AddPartitionsToTxnRetryBackoffMaxMs                  int64
+	TransactionMaxTimeoutMs                              int64
+	TransactionPartitionVerificationEnable               bool
+	TransactionRemoveExpiredTransactionCleanupIntervalMs int64
+	TransactionStateLogMinISR                            int64
+	TransactionStateLogNumPartitions                     int64
+	TransactionStateLogReplicationFactor                 int64
+	TransactionStateLogSegmentBytes                      int64
+	TransactionalIDExpirationMs                          int64
+
 	raw raw
 }
 

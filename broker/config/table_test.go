@@ -189,7 +189,7 @@ func TestEveryFieldIsSet(t *testing.T) {
 		"listeners": "PLAINTEXT://:1", "advertised.listeners": "PLAINTEXT://b:1", "inter.broker.listener.name": "PLAINTEXT",
 		"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT",
 		"max.connections.per.ip.overrides": "1.2.3.4:5", "process.roles": "broker", "broker.id": "7", "node.id": "7",
-		"offsets.topic.compression.codec": "3", "offsets.topic.replication.factor": "2", "log.dirs": "/x", "log.dir": "/x", "queued.max.request.bytes": "200000000",
+		"offsets.topic.compression.codec": "3", "offsets.topic.replication.factor": "2", "transaction.state.log.replication.factor": "2", "log.dirs": "/x", "log.dir": "/x", "queued.max.request.bytes": "200000000",
 		"cleanup.policy": "compact", "compression.type": "zstd", "message.timestamp.type": "LogAppendTime",
 		"min.cleanable.dirty.ratio": "0.25", "controller.listener.names": "CONTROLLER",
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"ottla/broker/metadata"
 	"ottla/broker/registry"
 	"ottla/compat"
 )
@@ -181,6 +180,17 @@ func (c *Controller) ElectLeaders(ctx context.Context, unclean bool, partitions 
 	return answer
 }
 
+// ElectLeaderless gives the partitions without a leader one where that is possible now, after
+// unclean.leader.election.enable was switched on (KafkaController.processUncleanLeaderElectionEnable).
+// It does nothing where another broker is the controller.
+func (c *Controller) ElectLeaderless(ctx context.Context) error {
+	err := c.active(ctx, func() error { return c.write(c.tree, c.state.electLeaderless(c.rules())) })
+	if errors.Is(err, ErrNotController) {
+		return nil
+	}
+	return err
+}
+
 // AlterPartition does what a leader asks for: other in-sync sets. Epoch is that of the asking
 // broker; another is ErrStaleBrokerEpoch. Results are in the order of the changes.
 func (c *Controller) AlterPartition(ctx context.Context, broker int32, epoch int64, changes []ISRChange) ([]ISRResult, error) {
@@ -275,15 +285,4 @@ func (c *Controller) AllocateProducerIDs(ctx context.Context) (first, count int6
 			return 0, 0, err
 		}
 	}
-}
-
-// TopicID finds a topic by its name in the controller's state, zero where there is none.
-func (c *Controller) TopicID(ctx context.Context, name string) (id metadata.ID, err error) {
-	err = c.active(ctx, func() error {
-		if t := c.state.topics[name]; t != nil {
-			id = t.id
-		}
-		return nil
-	})
-	return id, err
 }

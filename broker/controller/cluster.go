@@ -66,18 +66,6 @@ func newCluster(self int32) *cluster {
 	return &cluster{self: self, members: map[int32]*member{}, topics: map[string]*topic{}, names: map[metadata.ID]string{}, going: map[string]struct{}{}}
 }
 
-// target is the assignment that a reassignment, if there is one, ends with.
-func (p *partition) target() []int32 {
-	if len(p.removing) == 0 {
-		return p.replicas
-	}
-	return without(p.replicas, p.removing)
-}
-
-func without(from, what []int32) []int32 {
-	return slices.DeleteFunc(slices.Clone(from), func(id int32) bool { return slices.Contains(what, id) })
-}
-
 // get gives a partition of a topic that is not being deleted, or nil.
 func (c *cluster) get(k at) *partition {
 	t := c.topics[k.topic]

@@ -233,7 +233,7 @@ func (c *Controller) write(t registry.Tree, s *step) error {
 	}
 	c.state.apply(s)
 	c.out.merge(&s.out)
-	c.metrics.unclean.Add(float64(s.unclean))
+	c.metrics.unclean.Add(int64(s.unclean))
 	c.tell(s.gone, nil)
 	return nil
 }

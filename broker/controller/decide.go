@@ -224,6 +224,17 @@ func (c *cluster) partitionsFound(r rules, t *topic, known int) *step {
 	return s
 }
 
+// electLeaderless decides about the partitions that have no leader, when a rule has changed.
+func (c *cluster) electLeaderless(r rules) *step {
+	s := &step{}
+	c.all(func(k at, p *partition) {
+		if p.version >= 0 && p.leader == NoLeader {
+			s.settleInto(c, r, k, p)
+		}
+	})
+	return s
+}
+
 // elect decides an election of the given partitions, of their preferred leaders or an unclean
 // one; the map has an error for each that gets no new leader (KafkaController.processReplicaLeaderElection).
 func (c *cluster) elect(unclean bool, keys []at) (*step, map[at]error) {

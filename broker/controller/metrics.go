@@ -1,11 +1,15 @@
 package controller
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // metrics under the names by which dashboards know the MBeans of kafka.controller.
 type metrics struct {
 	active, topics, partitions, offline, imbalance, brokers prometheus.Gauge
-	unclean                                                 prometheus.Counter
+	unclean                                                 atomic.Int64
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -19,13 +23,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		offline:    gauge("offlinepartitionscount", "Partitions without a leader."),
 		imbalance:  gauge("preferredreplicaimbalancecount", "Partitions not led by their first replica."),
 		brokers:    gauge("activebrokercount", "Registered brokers."),
-		unclean: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kafka_controller_controllerstats_uncleanleaderelections_total",
-			Help: "Elections of a leader that was not in sync.",
-		}),
 	}
 	if r != nil {
-		r.MustRegister(m.active, m.topics, m.partitions, m.offline, m.imbalance, m.brokers, m.unclean)
+		r.MustRegister(m.active, m.topics, m.partitions, m.offline, m.imbalance, m.brokers)
+		for _, suffix := range []string{"", "persec"} { // of the JMX exporter's example rules, and of the Strimzi metrics reporter
+			r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+				Name: "kafka_controller_controllerstats_uncleanleaderelections" + suffix + "_total",
+				Help: "Elections of a leader that was not in sync.",
+			}, func() float64 { return float64(m.unclean.Load()) }))
+		}
 	}
 	return m
 }

@@ -10,10 +10,9 @@ import (
 
 // The leaders that are no broker, in requests.
 const (
-	NoLeader     int32 = -1
-	LeaderGoing  int32 = -2 // the topic is being deleted
-	EpochGoing   int32 = -2 // the leader epoch in StopReplica then (LeaderAndIsr.EPOCH_DURING_DELETE)
-	UnknownEpoch int32 = -1
+	NoLeader    int32 = -1
+	LeaderGoing int32 = -2 // the topic is being deleted
+	EpochGoing  int32 = -2 // the leader epoch in StopReplica then (LeaderAndIsr.EPOCH_DURING_DELETE)
 )
 
 // PartitionState is a partition as brokers are told of it. Slices are shared: not to be changed.
@@ -165,7 +164,8 @@ type letter struct {
 // letters writes the outbox out from the state that holds now.
 func (c *cluster) letters(o *outbox) []letter {
 	brokers := c.brokers()
-	var changed, every []PartitionState
+	changed := make([]PartitionState, 0, len(o.update))
+	var every []PartitionState
 	for _, k := range sortedKeys(o.update) {
 		if p := c.get(k); p != nil {
 			changed = append(changed, c.state(c.topics[k.topic], k, p, false))
@@ -179,6 +179,7 @@ func (c *cluster) letters(o *outbox) []letter {
 		})
 	}
 	if len(o.full) > 0 {
+		every = make([]PartitionState, 0, c.partitions)
 		c.all(func(k at, p *partition) {
 			if p.version >= 0 {
 				every = append(every, c.state(c.topics[k.topic], k, p, false))
@@ -190,7 +191,7 @@ func (c *cluster) letters(o *outbox) []letter {
 		l := letter{to: id, epoch: c.members[id].Epoch}
 		fence := Fence{ControllerID: c.self, ControllerEpoch: c.epoch, BrokerEpoch: l.epoch}
 		if lead := o.lead[id]; len(lead) > 0 {
-			l.lead = &LeaderAndIsr{Fence: fence}
+			l.lead = &LeaderAndIsr{Fence: fence, Partitions: make([]PartitionState, 0, len(lead))}
 			for _, k := range sortedKeys(lead) {
 				if p := c.get(k); p != nil && p.version >= 0 {
 					l.lead.Partitions = append(l.lead.Partitions, c.state(c.topics[k.topic], k, p, lead[k]))

@@ -49,6 +49,7 @@ type Follower struct {
 	applied int64         // guarded by mu: sequence number of the last notification that was handled
 	moved   chan struct{} // guarded by mu: closed when applied grows
 	failed  error         // guarded by mu: why nothing is followed any more
+	loaded  bool          // guarded by mu: the Applier has been given what there was
 }
 
 // changeExpiry is how long a notification is kept for brokers that read it late
@@ -70,7 +71,8 @@ func New(o Options) *Follower {
 }
 
 // Load reads everything and sets the watches. A tree without the nodes, of a broker that has not
-// joined yet, has nothing to read: then Load is called again after that. Notifications are looked
+// joined yet, has nothing to read: then Load is called again after that. Another Load, as after a
+// lost session, applies empty configurations too, which may have been others. Notifications are looked
 // at before the configurations, so that those which are made in between are handled by Run.
 func (f *Follower) Load() error {
 	f.mu.Lock()
@@ -112,9 +114,10 @@ func (f *Follower) Load() error {
 			}
 		}
 	}
-	if err := f.readLocked(entities, false); err != nil {
+	if err := f.readLocked(entities, f.loaded); err != nil {
 		return err
 	}
+	f.loaded = true
 	if err := f.features(); err != nil {
 		return err
 	}

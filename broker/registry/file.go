@@ -11,6 +11,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // file is the store of the embedded root: one bbolt file. A node's key is the depth of its path
@@ -57,7 +58,7 @@ func openFile(path string) (f *file, err error) {
 		InitialMmapSize: mapSize,
 		NoStatistics:    true,
 	})
-	if errors.Is(err, bolt.ErrTimeout) {
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: open %s: %w", ErrStorage, path, err)
@@ -267,16 +268,19 @@ func (r *record) encode() []byte {
 }
 
 func decodeRecord(b []byte) (*record, error) {
-	bad := fmt.Errorf("%w: a record of %d bytes cannot be read", ErrStorage, len(b))
+	whole := len(b)
+	bad := func() (*record, error) {
+		return nil, fmt.Errorf("%w: a record of %d bytes cannot be read", ErrStorage, whole)
+	}
 	if len(b) == 0 || b[0]&^recordHasData != 0 {
-		return nil, bad
+		return bad()
 	}
 	flags, b := b[0], b[1:]
 	var n [9]int64
 	for i := range n {
 		v, size := binary.Varint(b)
 		if size <= 0 {
-			return nil, bad
+			return bad()
 		}
 		n[i], b = v, b[size:]
 	}
@@ -287,7 +291,7 @@ func decodeRecord(b []byte) (*record, error) {
 	if flags&recordHasData != 0 {
 		r.data = append(make([]byte, 0, len(b)), b...)
 	} else if len(b) > 0 {
-		return nil, bad
+		return bad()
 	}
 	return r, nil
 }

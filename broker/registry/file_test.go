@@ -1,13 +1,16 @@
 package registry
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -205,6 +208,88 @@ func TestFileKill(t *testing.T) {
 	close(stop)
 	if n := <-copies; n == 0 {
 		t.Error("no copy was made")
+	}
+}
+
+// A process that is killed while it writes leaves every write that it has acknowledged.
+func TestFileKillProcess(t *testing.T) {
+	if path := os.Getenv("REGISTRY_VICTIM"); path != "" {
+		tree, err := OpenFile(path)
+		for i := 0; err == nil; i++ {
+			if _, err = tree.Create(fmt.Sprintf("/n%d", i), make([]byte, 2000), Persistent); err == nil {
+				fmt.Println(i)
+			}
+		}
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "registry.db")
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestFileKillProcess$")
+	cmd.Env = append(os.Environ(), "REGISTRY_VICTIM="+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	last := -1
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		n, err := strconv.Atoi(lines.Text())
+		if err != nil {
+			t.Errorf("the victim says %q", lines.Text())
+			break
+		}
+		if last = n; n == 40 {
+			cmd.Process.Kill()
+		}
+	}
+	cmd.Wait()
+	l := open(t, path)
+	defer l.Close()
+	s := l.Session()
+	for i := range last + 1 {
+		if _, st, err := s.Get(fmt.Sprintf("/n%d", i), nil); err != nil || st.DataLength != 2000 {
+			t.Fatalf("node %d of %d: %+v %v", i, last, st, err)
+		}
+	}
+	if last < 40 {
+		t.Errorf("only %d writes", last)
+	}
+}
+
+// full is a store whose disk has no room for the next commit.
+type full struct {
+	store
+	err error
+}
+
+func (f *full) commit(t txn) error {
+	if err := f.err; err != nil {
+		f.err = nil
+		t.(*fileTxn).keep(err)
+	}
+	return f.store.commit(t)
+}
+
+// A full disk fails the write and nothing else.
+func TestFileFull(t *testing.T) {
+	l := open(t, filepath.Join(t.TempDir(), "registry.db"))
+	defer l.Close()
+	s := l.Session()
+	disk := &full{store: l.store}
+	l.store = disk
+	for _, path := range []string{"/a", "/b"} { // the first takes the sweep with it
+		disk.err = syscall.ENOSPC
+		_, err := s.Create(path, nil, Persistent)
+		if !errors.Is(err, ErrStorage) || !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+		if _, err := s.Exists(path, nil); !errors.Is(err, ErrNoNode) {
+			t.Errorf("%s: %v", path, err)
+		}
+		if _, err := s.Create(path, nil, Persistent); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

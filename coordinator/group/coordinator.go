@@ -59,7 +59,7 @@ func New(c Config) *Coordinator {
 		MaxBatchBytes: func() int { return c.Options().BatchBytes },
 		Codec:         func() record.Codec { return c.Options().Codec },
 		Logger:        c.Logger,
-		Metrics:       coordinator.NewMetrics(c.Registerer),
+		Metrics:       coordinator.NewMetrics("group", c.Registerer),
 	})
 	if c.Registerer != nil {
 		end := c.EndOffset

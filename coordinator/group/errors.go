@@ -18,4 +18,6 @@ var (
 	ErrSubscribed            = errors.New("the group is subscribed to the topic")
 	ErrMetadataTooLarge      = errors.New("the metadata of the offset is longer than offset.metadata.max.bytes")
 	ErrUnstableOffset        = errors.New("an open transaction has offsets for the partition")
+	ErrTxnEnded              = errors.New("the transaction that the offsets belong to has ended")
+	ErrStaleMarker           = errors.New("the marker ended the transaction before, and comes a second time")
 )

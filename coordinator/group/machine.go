@@ -28,6 +28,7 @@ type Machine struct {
 	groups map[string]*group
 	alarms alarms
 	open   map[int64]map[place]offset // offsets of open transactions by producer id
+	txn    txnState
 }
 
 // NewMachine makes an empty machine. It asks for its options at every step; stats may be nil.
@@ -76,14 +77,7 @@ func (m *Machine) replayOffset(r coordinator.Logged, p place) {
 		m.keepOffset(p, o)
 		return
 	}
-	m.simpleGroup(p.group)
-	if m.open == nil {
-		m.open = map[int64]map[place]offset{}
-	}
-	if m.open[r.Producer] == nil {
-		m.open[r.Producer] = map[place]offset{}
-	}
-	m.open[r.Producer][p] = o
+	m.keepPending(r.Producer, r.Epoch, p, o)
 }
 
 func (m *Machine) replayGroup(r coordinator.Logged, id string) {
@@ -139,6 +133,7 @@ func (m *Machine) replayGroup(r coordinator.Logged, id string) {
 func (m *Machine) ReplayMarker(producer int64, commit bool) {
 	pending := m.open[producer]
 	delete(m.open, producer)
+	delete(m.txn.epochs, producer)
 	if !commit {
 		return
 	}
@@ -173,7 +168,7 @@ func (m *Machine) Stop() []coordinator.Answer {
 			g.answerSync(&out, mb, SyncAnswer{Err: coordinator.ErrNotCoordinator})
 		}
 	}
-	m.groups, m.alarms, m.open = map[string]*group{}, alarms{}, nil
+	m.groups, m.alarms, m.open, m.txn = map[string]*group{}, alarms{}, nil, txnState{}
 	return out.Answers
 }
 

@@ -32,7 +32,7 @@ type collector struct {
 
 	total   *prometheus.Desc
 	byState [4]*prometheus.Desc
-	members, offset, offsetSum, lag, lagSum,
+	offsets, members, offset, offsetSum, lag, lagSum,
 	commits, expired, deleted, rebalances, malformed *prometheus.Desc
 }
 
@@ -52,6 +52,7 @@ func newCollector(c *Coordinator, end EndOffset) *collector {
 			CompletingRebalance: numGroups("completingrebalance", ", waiting for the leader's assignment"),
 			Stable:              numGroups("stable", ", stable"),
 		},
+		offsets:    desc("coordinator_group_groupmetadatamanager_numoffsets", "Committed offsets of the groups that this broker coordinates."),
 		members:    desc("consumergroup_members", "Members of the group.", "consumergroup"),
 		offset:     desc("consumergroup_current_offset", "Committed offset of the group for the partition.", "consumergroup", "topic", "partition"),
 		offsetSum:  desc("consumergroup_current_offset_sum", "Committed offsets of the group, summed over the topic.", "consumergroup", "topic"),
@@ -72,7 +73,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range c.byState {
 		out <- d
 	}
-	for _, d := range []*prometheus.Desc{c.total, deadDesc, c.members, c.offset, c.offsetSum, c.lag, c.lagSum,
+	for _, d := range []*prometheus.Desc{c.total, c.offsets, deadDesc, c.members, c.offset, c.offsetSum, c.lag, c.lagSum,
 		c.commits, c.expired, c.deleted, c.rebalances, c.malformed} {
 		out <- d
 	}
@@ -89,12 +90,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	defer cancel()
 	groups := c.c.summaries(ctx)
 	var counts [4]int64
+	var committed int64
 	for _, g := range groups {
 		counts[g.State]++
 		id := label(g.Group)
 		gauge(c.members, int64(g.Members), id)
 		for topic, partitions := range g.Offsets {
 			var offsets, lags int64
+			committed += int64(len(partitions))
 			known := false
 			for partition, at := range partitions {
 				p := strconv.Itoa(int(partition))
@@ -113,6 +116,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	gauge(c.total, int64(len(groups)))
+	gauge(c.offsets, committed)
 	gauge(deadDesc, 0)
 	for state, n := range counts {
 		gauge(c.byState[state], n)

@@ -14,9 +14,9 @@ import (
 func TestPartitionOf(t *testing.T) {
 	for group, hash := range map[string]int32{
 		"": 0, "a": 97, "ab": 3105, "hello": 99162322, "polygenelubricants": -1 << 31, "ä": 228, "𝄞": 55348*31 + 56606,
-		"console-consumer-1": javaHash("console-consumer-1"),
+		"console-consumer-1": coordinator.JavaHash("console-consumer-1"),
 	} {
-		want(t, "hash of "+group, javaHash(group), hash)
+		want(t, "hash of "+group, coordinator.JavaHash(group), hash)
 	}
 	want(t, "the smallest hash", PartitionOf("polygenelubricants", 50), 0)
 	want(t, "a negative hash", PartitionOf("my-group-with-a-long-name", 50) >= 0, true)

@@ -17,6 +17,7 @@ type world struct {
 	m       *Machine
 	now     coordinator.Instant
 	log     []coordinator.Logged
+	ends    map[int]bool // which of them are markers, and whether they commit
 	answers map[*coordinator.Ticket]coordinator.Answer
 	failing error // what appends answer
 	ids     int
@@ -25,7 +26,7 @@ type world struct {
 const startOfTime = 1_700_000_000_000
 
 func newWorld(t testing.TB) *world {
-	w := &world{TB: t, o: Defaults(), now: coordinator.Instant{Wall: startOfTime}, answers: map[*coordinator.Ticket]coordinator.Answer{}}
+	w := &world{TB: t, o: Defaults(), now: coordinator.Instant{Wall: startOfTime}, ends: map[int]bool{}, answers: map[*coordinator.Ticket]coordinator.Answer{}}
 	w.o.InitialRebalanceDelay = 0
 	w.restart()
 	return w
@@ -34,8 +35,12 @@ func newWorld(t testing.TB) *world {
 // restart reads the log into a new machine, as a broker does that was killed.
 func (w *world) restart() {
 	w.m = NewMachine(func() *Options { return w.o }, nil)
-	for _, r := range w.log {
-		w.m.Replay(r)
+	for i, r := range w.log {
+		if commit, is := w.ends[i]; is {
+			w.m.ReplayMarker(r.Producer, commit)
+		} else {
+			w.m.Replay(r)
+		}
 	}
 	w.take(w.m.Start(w.now))
 }
@@ -43,15 +48,24 @@ func (w *world) restart() {
 // take gives effects what the runtime gives them.
 func (w *world) take(e coordinator.Effects) {
 	w.Helper()
-	if len(e.Records) == 0 {
+	records, producer := e.Records, coordinator.Producer{ID: -1, Epoch: -1}
+	if e.Producer != nil {
+		if producer = *e.Producer; producer.End != nil {
+			records = []coordinator.Record{{}}
+		}
+	}
+	if len(records) == 0 {
 		w.release(e.Answers, nil)
 		return
 	}
 	c := coordinator.Commit{Now: w.now, Err: w.failing}
 	if c.Err == nil {
-		for _, r := range e.Records {
+		for _, r := range records {
 			at := int64(len(w.log))
-			w.log = append(w.log, coordinator.Logged{Record: r, Offset: at, Time: w.now.Wall, Producer: -1})
+			if producer.End != nil {
+				w.ends[int(at)] = producer.End.Commit
+			}
+			w.log = append(w.log, coordinator.Logged{Record: r, Offset: at, Time: w.now.Wall, Producer: producer.ID, Epoch: producer.Epoch})
 			c.Offsets = append(c.Offsets, at)
 		}
 	}
@@ -115,7 +129,6 @@ type client struct {
 	instance           *string
 	generation         int32
 	session, rebalance time.Duration
-	topics             []string
 	protocols          []Protocol
 	old                bool // of before KIP-394
 }

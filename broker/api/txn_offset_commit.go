@@ -1,0 +1,129 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"ottla/broker/auth"
+	"ottla/coordinator"
+	"ottla/coordinator/group"
+	"ottla/coordinator/txn"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// txnOffsetCommit keeps a group's offsets aside until the marker of their transaction.
+//
+// Versions: 2 leader epoch, and COORDINATOR_LOAD_IN_PROGRESS, before it is
+// COORDINATOR_NOT_AVAILABLE; 3 member, generation and instance (KIP-447); 4
+// TRANSACTION_ABORTABLE, before it is INVALID_TXN_STATE; 5 adds the group to the transaction,
+// which until then AddOffsetsToTxn does (KIP-890); 6 topic ids.
+func (s *API) txnOffsetCommit(ctx context.Context, p *Peer, req *kmsg.TxnOffsetCommitRequest) (*kmsg.TxnOffsetCommitResponse, error) {
+	resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
+	resp.Topics = make([]kmsg.TxnOffsetCommitResponseTopic, 0, len(req.Topics))
+	refused := int16(0)
+	switch {
+	case !s.allowed(p, auth.Write, auth.TransactionalID, req.TransactionalID):
+		refused = kerr.TransactionalIDAuthorizationFailed.Code
+	case !s.allowed(p, auth.Read, auth.Group, req.Group):
+		refused = kerr.GroupAuthorizationFailed.Code
+	}
+	pic := s.Meta.Load()
+	r := group.TxnCommitRequest{Producer: req.ProducerID, Epoch: req.ProducerEpoch, CommitRequest: group.CommitRequest{
+		Group: req.Group, MemberID: req.MemberID, InstanceID: req.InstanceID, Generation: req.Generation, Retention: -1,
+	}}
+	if req.Version < 3 {
+		r.Generation = -1
+	}
+	type spot struct{ topic, partition int }
+	var spots [][]spot // where the answers to r's partitions belong
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		rt := kmsg.NewTxnOffsetCommitResponseTopic()
+		rt.Topic, rt.TopicID = t.Topic, t.TopicID
+		rt.Partitions = make([]kmsg.TxnOffsetCommitResponseTopicPartition, 0, len(t.Partitions))
+		topic, missing := topicOf(pic, req.Version >= 6, t.Topic, t.TopicID)
+		ct := group.CommitTopic{Name: t.Topic}
+		if topic != nil {
+			ct.Name, ct.ID = topic.Name, topic.ID
+		}
+		may := refused == 0 && s.allowed(p, auth.Read, auth.Topic, ct.Name)
+		var mine []spot
+		for j := range t.Partitions {
+			in := &t.Partitions[j]
+			rp := kmsg.NewTxnOffsetCommitResponseTopicPartition()
+			rp.Partition = in.Partition
+			switch {
+			case refused != 0:
+				rp.ErrorCode = refused
+			case topic == nil && req.Version >= 6:
+				rp.ErrorCode = missing
+			case !may:
+				rp.ErrorCode = kerr.TopicAuthorizationFailed.Code
+			case topic == nil || in.Partition < 0 || int(in.Partition) >= len(topic.Partitions):
+				rp.ErrorCode = kerr.UnknownTopicOrPartition.Code
+			default:
+				c := group.CommitPartition{Partition: in.Partition, Offset: in.Offset, LeaderEpoch: in.LeaderEpoch, Time: -1}
+				if in.Metadata != nil {
+					c.Metadata = *in.Metadata
+				}
+				ct.Partitions = append(ct.Partitions, c)
+				mine = append(mine, spot{i, j})
+			}
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		if len(mine) > 0 {
+			r.Topics, spots = append(r.Topics, ct), append(spots, mine)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	if len(r.Topics) == 0 {
+		return resp, nil
+	}
+	errs, err := s.Groups.CommitTxn(ctx, r, func(ctx context.Context, partition int32) error {
+		return s.enrolGroup(ctx, req, partition)
+	})
+	all := code(ctx, err)
+	if all == kerr.CoordinatorLoadInProgress.Code && req.Version < 2 { // these clients may crash on it (KAFKA-7296)
+		all = kerr.CoordinatorNotAvailable.Code
+	}
+	for i, mine := range spots {
+		for j, at := range mine {
+			rp := &resp.Topics[at.topic].Partitions[at.partition]
+			if rp.ErrorCode = all; err == nil {
+				rp.ErrorCode = code(ctx, errs[i][j])
+			}
+		}
+	}
+	return resp, nil
+}
+
+// enrolGroup adds a partition of __consumer_offsets to the transaction, or finds out whether the
+// transaction has it.
+func (s *API) enrolGroup(ctx context.Context, req *kmsg.TxnOffsetCommitRequest, partition int32) error {
+	r := txn.AddRequest{ID: req.TransactionalID, Producer: req.ProducerID, Epoch: req.ProducerEpoch,
+		Partitions: []txn.Partition{{Topic: group.Topic, Number: partition}}}
+	var err error
+	switch {
+	case req.Version >= 5:
+		r.Version, r.Patience = 2, s.Txns.Patience()
+		err = s.Enroller.Add(ctx, r)
+	case !s.Config.Broker().TransactionPartitionVerificationEnable:
+		return nil
+	default:
+		var errs []error
+		if errs, err = s.Enroller.Verify(ctx, r); err == nil {
+			err = errs[0]
+		}
+	}
+	switch {
+	case errors.Is(err, txn.ErrFenced):
+		return kerr.InvalidProducerEpoch
+	case errors.Is(err, txn.ErrNotInTxn) && req.Version < 4:
+		return kerr.InvalidTxnState
+	case txnUnreachable(err): // the group's coordinator is here: the client shall not look for another
+		return coordinator.ErrLoading
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ottla/broker/api"
+	"ottla/broker/config"
+	"ottla/broker/replica"
+	"ottla/compat"
+	"ottla/coordinator/group"
+	"ottla/coordinator/txn"
+	"ottla/log"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// txnOptions are the settings of transactions that are in force.
+func txnOptions(c *config.Store) *txn.Options {
+	b := c.Broker()
+	return &txn.Options{
+		MaxTimeout:   ms(b.TransactionMaxTimeoutMs),
+		Expiration:   ms(b.TransactionalIDExpirationMs),
+		SweepEvery:   ms(b.TransactionRemoveExpiredTransactionCleanupIntervalMs),
+		Patience:     ms(b.AddPartitionsToTxnRetryBackoffMaxMs),
+		Partitions:   int32(b.TransactionStateLogNumPartitions),
+		Replication:  int16(b.TransactionStateLogReplicationFactor),
+		MinISR:       b.TransactionStateLogMinISR,
+		SegmentBytes: b.TransactionStateLogSegmentBytes,
+		BatchBytes:   int(c.Topic(txn.Topic).Log.MaxMessageBytes),
+	}
+}
+
+// txnConfig is what the transaction coordinator is made from.
+func txnConfig(b *Broker, ids *api.ProducerIDs, reg prometheus.Registerer) txn.Config {
+	return txn.Config{
+		Store:       shardStore{b, txn.Topic},
+		Topics:      topicMaker{b},
+		Markers:     markers{b},
+		ProducerIDs: ids.Next,
+		Options: func() *txn.Options {
+			o := txnOptions(b.config)
+			o.Version = b.feature(compat.TransactionVersion)
+			return o
+		},
+		Partitions: b.partitionsOf(txn.Topic),
+		Now:        b.opts.Now, Logger: b.log, Registerer: reg,
+	}
+}
+
+// partitionsOf counts the partitions of a topic, 0 where there is none.
+func (b *Broker) partitionsOf(topic string) func() int32 {
+	return func() int32 {
+		if t := b.meta.Load().Topics[topic]; t != nil {
+			return int32(len(t.Partitions))
+		}
+		return 0
+	}
+}
+
+// markers writes the markers of transactions to the partitions that this broker leads.
+type markers struct{ b *Broker }
+
+func (w markers) WriteMarker(ctx context.Context, m txn.Marker) []error {
+	errs := w.b.api.WriteMarker(ctx, m)
+	for i, err := range errs {
+		errs[i] = w.meaning(m, m.Partitions[i], err)
+	}
+	return errs
+}
+
+// meaning says what an error of a partition means to the transaction.
+func (w markers) meaning(m txn.Marker, p txn.Partition, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, log.ErrCoordinatorFenced):
+		return fmt.Errorf("%w: %w", txn.ErrCoordinatorFenced, err)
+	case errors.Is(err, log.ErrInvalidProducerEpoch), errors.Is(err, group.ErrStaleMarker):
+		return fmt.Errorf("%w: %w", txn.ErrMarkerRefused, err)
+	case errors.Is(err, replica.ErrUnknownPartition) && w.gone(m, p):
+		return nil
+	}
+	return err
+}
+
+// gone tells that a partition is deleted. It is not enough that the picture does not have it: at a
+// start that may not be there yet. But a picture with this coordinator's own lead in it has every
+// topic of then, and markers are only owed to topics that were there before.
+func (w markers) gone(m txn.Marker, p txn.Partition) bool {
+	pic := w.b.meta.Load()
+	if pic.Partition(p.Topic, p.Number) != nil {
+		return false
+	}
+	t := pic.Topics[txn.Topic]
+	if t == nil {
+		return false
+	}
+	for i := range t.Partitions {
+		if s := &t.Partitions[i]; s.Leader == w.b.config.Broker().ID && s.LeaderEpoch >= m.CoordinatorEpoch {
+			return true
+		}
+	}
+	return false
+}

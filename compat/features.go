@@ -1,0 +1,16 @@
+package compat
+
+// Names of features that clients and brokers agree on (KIP-584).
+const TransactionVersion = "transaction.version"
+
+// Feature is a feature that ottla has, and the levels of it. Kafka 4.4's others are not named
+// before they are built.
+type Feature struct {
+	Name     string
+	Min, Max int16
+}
+
+// Features are all, by name.
+var Features = [...]Feature{
+	{TransactionVersion, 0, 2}, // 1: flexible records; 2: KIP-890
+}

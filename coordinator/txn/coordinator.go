@@ -1,0 +1,339 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"ottla/coordinator"
+	"ottla/protocol/record"
+)
+
+// TopicMaker makes an internal topic where there is none yet. It returns when the topic can be
+// used, or tells why not.
+type TopicMaker interface {
+	EnsureTopic(ctx context.Context, name string, partitions int32, replication int16, configs map[string]string) error
+}
+
+// Marker is what ends a transaction in its partitions.
+type Marker struct {
+	Producer         int64
+	Epoch            int16
+	CoordinatorEpoch int32
+	Commit           bool
+	Version          int16 // see Ending
+	Partitions       []Partition
+}
+
+// Markers writes markers to the partitions, wherever they are led.
+type Markers interface {
+	// WriteMarker returns one error, or nil, for each partition: nil also for one that is gone
+	// for good. ErrCoordinatorFenced and ErrMarkerRefused are final; anything else is tried again.
+	WriteMarker(ctx context.Context, m Marker) []error
+}
+
+// Config is what a Coordinator is made from.
+type Config struct {
+	Store       coordinator.Store
+	Topics      TopicMaker
+	Markers     Markers
+	ProducerIDs func(context.Context) (int64, error) // gives an id that nobody has
+	Options     func() *Options                      // never nil; asked at every step
+	Partitions  func() int32                         // partitions of Topic; 0 while there is no such topic
+	Now         func() time.Time
+	Logger      *slog.Logger
+	Registerer  prometheus.Registerer
+}
+
+// Coordinator is the transaction coordinator of one broker: its shards, a method for each
+// request, and the writing of markers. The methods return the sentinels of this package and of
+// package coordinator.
+type Coordinator struct {
+	c       Config
+	stats   Stats
+	runtime *coordinator.Runtime[*Machine]
+	making  sync.Mutex // held while Topic is made, so that it is asked for once
+
+	mu      sync.Mutex
+	endings map[string]*sending // guarded by mu: whose markers are being written, by transactional id
+	wg      sync.WaitGroup      // a goroutine for each of them
+}
+
+// New makes a coordinator that leads nothing yet.
+func New(c Config) *Coordinator {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	t := &Coordinator{c: c, endings: map[string]*sending{}}
+	t.runtime = coordinator.New(coordinator.Options[*Machine]{
+		Name:          "transaction",
+		Store:         c.Store,
+		New:           func(int32) *Machine { return NewMachine(c.Options, &t.stats) },
+		Now:           c.Now,
+		SweepEvery:    func() time.Duration { return c.Options().SweepEvery },
+		CommitTimeout: func() time.Duration { return commitTimeout },
+		MaxBatchBytes: func() int { return c.Options().BatchBytes },
+		Codec:         func() record.Codec { return record.None },
+		Outside:       func(ctx context.Context, shard, epoch int32, what any) { t.finish(ctx, shard, epoch, what.(Ending)) },
+		Logger:        c.Logger,
+		Metrics:       coordinator.NewMetrics("transaction", c.Registerer),
+	})
+	t.register(c.Registerer)
+	return t
+}
+
+// Led tells that this broker leads a partition of Topic.
+func (c *Coordinator) Led(partition, epoch int32) { c.runtime.Led(partition, epoch) }
+
+// Lost tells that this broker no longer leads a partition of Topic.
+func (c *Coordinator) Lost(partition int32) { c.runtime.Lost(partition) }
+
+// Unloaded lists the partitions that are led for longer than d and still load.
+func (c *Coordinator) Unloaded(d time.Duration) []int32 { return c.runtime.Unloaded(d) }
+
+// Close answers everybody who waits and ends every goroutine. Markers that are not written yet
+// are written when the partition is led again.
+func (c *Coordinator) Close() {
+	c.runtime.Close()
+	c.wg.Wait()
+}
+
+// PartitionFor places a transactional id on a partition of Topic.
+func (c *Coordinator) PartitionFor(id string) int32 {
+	n := c.c.Partitions()
+	if n <= 0 {
+		n = c.c.Options().Partitions
+	}
+	return coordinator.PartitionOf(id, n)
+}
+
+// EnsureTopic makes Topic if there is none yet.
+func (c *Coordinator) EnsureTopic(ctx context.Context) error {
+	if c.c.Partitions() > 0 {
+		return nil
+	}
+	c.making.Lock()
+	defer c.making.Unlock()
+	if c.c.Partitions() > 0 {
+		return nil
+	}
+	o := c.c.Options()
+	err := c.c.Topics.EnsureTopic(ctx, Topic, o.Partitions, o.Replication, map[string]string{
+		"cleanup.policy":                 "compact",
+		"compression.type":               "uncompressed",
+		"min.insync.replicas":            strconv.FormatInt(o.MinISR, 10),
+		"segment.bytes":                  strconv.FormatInt(o.SegmentBytes, 10),
+		"unclean.leader.election.enable": "false",
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s can't be made: %w", coordinator.ErrNotAvailable, Topic, err)
+	}
+	return nil
+}
+
+// do runs a step on an id's shard and gives its answer as what it is.
+func do[T any](ctx context.Context, c *Coordinator, id string, step coordinator.Step[*Machine]) (answer T, err error) {
+	if id == "" {
+		return answer, ErrInvalidID
+	}
+	v, err := c.runtime.Do(ctx, c.PartitionFor(id), 0, step)
+	if err != nil {
+		return answer, err
+	}
+	answer, _ = v.(T)
+	return answer, nil
+}
+
+// withProducerID runs a step, and once more with a new producer id if it needs one.
+func withProducerID(ctx context.Context, c *Coordinator, id string, step func(newID int64) coordinator.Step[*Machine]) (Producer, error) {
+	p, err := do[Producer](ctx, c, id, step(-1))
+	if !errors.Is(err, errNeedsProducerID) {
+		return p, err
+	}
+	fresh, err := c.c.ProducerIDs(ctx)
+	if err != nil {
+		return Producer{}, err
+	}
+	p, err = do[Producer](ctx, c, id, step(fresh))
+	return p, err
+}
+
+// Init gives a producer the transactional id and returns what the producer is from now on.
+func (c *Coordinator) Init(ctx context.Context, r InitRequest) (Producer, error) {
+	if err := r.check(c.c.Options()); err != nil {
+		return Producer{}, err // on any broker
+	}
+	return withProducerID(ctx, c, r.ID, func(newID int64) coordinator.Step[*Machine] {
+		r := r
+		r.NewProducerID = newID
+		return func(m *Machine, now coordinator.Instant, to *coordinator.Ticket) coordinator.Effects {
+			return m.Init(now, r, to)
+		}
+	})
+}
+
+// Add adds partitions to the transaction.
+func (c *Coordinator) Add(ctx context.Context, r AddRequest) error {
+	_, err := do[any](ctx, c, r.ID, func(m *Machine, now coordinator.Instant, to *coordinator.Ticket) coordinator.Effects {
+		return m.Add(now, r, to)
+	})
+	return err
+}
+
+// Patience is how long an Add may wait for a transactional id that is busy.
+func (c *Coordinator) Patience() time.Duration { return c.c.Options().Patience }
+
+// Verify tells of each partition whether the transaction has it.
+func (c *Coordinator) Verify(ctx context.Context, r AddRequest) ([]error, error) {
+	return do[[]error](ctx, c, r.ID, func(m *Machine, _ coordinator.Instant, to *coordinator.Ticket) coordinator.Effects {
+		return m.Verify(r, to)
+	})
+}
+
+// End decides the transaction and returns what the producer is from now on.
+func (c *Coordinator) End(ctx context.Context, r EndRequest) (Producer, error) {
+	return withProducerID(ctx, c, r.ID, func(newID int64) coordinator.Step[*Machine] {
+		r := r
+		r.NewProducerID = newID
+		return func(m *Machine, now coordinator.Instant, to *coordinator.Ticket) coordinator.Effects {
+			return m.End(now, r, to)
+		}
+	})
+}
+
+// Describe returns one transactional id.
+func (c *Coordinator) Describe(ctx context.Context, id string) (Described, error) {
+	return do[Described](ctx, c, id, func(m *Machine, _ coordinator.Instant, to *coordinator.Ticket) coordinator.Effects {
+		return m.Describe(id, to)
+	})
+}
+
+// List returns the transactional ids that this broker coordinates, and which states of the
+// filter nobody knows. While a shard loads there is no list.
+func (c *Coordinator) List(ctx context.Context, f Filter) (all []Listed, unknown []string, err error) {
+	filter, unknown, err := f.compile()
+	if err != nil {
+		return nil, unknown, err
+	}
+	all = []Listed{}
+	for _, shard := range c.runtime.Shards() {
+		v, err := c.runtime.Do(ctx, shard, 0, func(m *Machine, now coordinator.Instant, to *coordinator.Ticket) coordinator.Effects {
+			return m.list(now, &filter, to)
+		})
+		if errors.Is(err, coordinator.ErrNotCoordinator) {
+			continue
+		}
+		if err != nil {
+			return nil, unknown, err
+		}
+		some, _ := v.([]Listed)
+		all = append(all, some...)
+	}
+	return all, unknown, nil
+}
+
+// sending is the writing of one transaction's markers.
+type sending struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when nothing more is written
+}
+
+// Pauses between attempts to write markers.
+const (
+	firstPause = 10 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// finish has the markers of a transaction written and reports it to the machine. A shard that
+// reads its log anew gives out endings a second time: the first writer is stopped and waited
+// for, so that a marker of his can't come so late that it ends the next transaction.
+func (c *Coordinator) finish(ctx context.Context, shard, epoch int32, end Ending) {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &sending{cancel: cancel, done: make(chan struct{})}
+	c.mu.Lock()
+	before := c.endings[end.ID]
+	c.endings[end.ID] = s
+	c.mu.Unlock()
+	if before != nil {
+		before.cancel()
+	}
+	c.wg.Go(func() {
+		if before != nil {
+			<-before.done
+		}
+		if c.write(ctx, epoch, end) {
+			c.report(ctx, shard, end)
+		}
+		cancel()
+		c.mu.Lock()
+		if c.endings[end.ID] == s {
+			delete(c.endings, end.ID)
+		}
+		c.mu.Unlock()
+		close(s.done)
+	})
+}
+
+// write writes the markers until every partition has its own; false: this coordinator is not the
+// one to do it any more.
+func (c *Coordinator) write(ctx context.Context, epoch int32, end Ending) bool {
+	m := Marker{end.Producer, end.Epoch, epoch, end.Commit, end.Version, end.Partitions}
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, maxPause) {
+		errs := c.c.Markers.WriteMarker(ctx, m)
+		var left []Partition
+		var last error
+		for i, err := range errs {
+			p := m.Partitions[i]
+			switch {
+			case err == nil:
+			case errors.Is(err, ErrCoordinatorFenced):
+				c.c.Logger.Info("markers of a transaction are another coordinator's to write", "transactional_id", end.ID, "topic", p.Topic, "partition", p.Number, "epoch", epoch)
+				return false
+			case errors.Is(err, ErrMarkerRefused):
+				c.c.Logger.Warn("a partition refused the marker of a transaction", "transactional_id", end.ID, "topic", p.Topic, "partition", p.Number, "err", err)
+			default:
+				left, last = append(left, p), err
+			}
+		}
+		if len(left) == 0 {
+			return true
+		}
+		m.Partitions = left
+		c.c.Logger.Debug("markers of a transaction are not written yet", "transactional_id", end.ID, "partitions", len(left), "err", last)
+		if !sleep(ctx, pause) {
+			return false
+		}
+	}
+	return false
+}
+
+// report tells the machine, until it has taken note.
+func (c *Coordinator) report(ctx context.Context, shard int32, end Ending) {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		_, err := c.runtime.Do(ctx, shard, 0, func(m *Machine, now coordinator.Instant, to *coordinator.Ticket) coordinator.Effects {
+			return m.Completed(now, end, to)
+		})
+		// A shard that loads gives out the ending again.
+		if err == nil || errors.Is(err, coordinator.ErrNotCoordinator) || errors.Is(err, coordinator.ErrLoading) || !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// sleep waits, unless ctx ends.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

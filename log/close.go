@@ -1,0 +1,163 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"ottla/log/vfs"
+)
+
+// Close makes everything durable, writes the checkpoints and the mark of a clean stop, and
+// gives up the directories. It is not called at the same time as Create or Delete.
+func (m *Manager) Close() error {
+	m.creating.Lock()
+	defer m.creating.Unlock()
+	if m.closed.Swap(true) {
+		return nil
+	}
+	m.stopTasks()
+	var failed error
+	for _, d := range m.dirs {
+		if d.lock == nil {
+			continue
+		}
+		if err := d.failed(); err == nil {
+			failed = errors.Join(failed, m.closeDir(d))
+		}
+		failed = errors.Join(failed, d.lock.Close())
+		d.lock = nil
+	}
+	m.metrics.unregister()
+	return failed
+}
+
+// closeDir closes the logs of one directory. The mark is left out if anything went wrong, and
+// while a damaged partition is there that nobody has checked.
+func (m *Manager) closeDir(d *dir) error {
+	logs := slices.DeleteFunc(m.snapshot(), func(l *Log) bool { return l.dir != d })
+	const many = 32 // from here on one sync of the file system costs less than those of files
+	dirty, damaged := 0, false
+	for _, l := range logs {
+		if _, epochs := l.epochs.unwritten(l.End()); epochs || l.Flushed() < l.End() {
+			dirty++
+		}
+		damaged = damaged || l.fault.Load() != nil
+	}
+	failed := m.each(logs, func(l *Log) error { return l.finish(dirty > many) })
+	synced := false
+	if failed == nil && dirty > many {
+		var err error
+		if synced, err = vfs.SyncAll(m.fs, d.path); err != nil {
+			d.fail(err)
+			failed = d.failed()
+		}
+	}
+	if failed == nil {
+		failed = m.each(logs, func(l *Log) error { return l.settle(synced) })
+	}
+	for _, l := range logs {
+		l.shut()
+	}
+	if failed == nil {
+		d.pointsMoved.Store(true)
+		d.startsMoved.Store(true)
+		d.watermarksMoved.Store(true)
+		failed = errors.Join(d.savePoints(), d.saveStarts(), d.saveWatermarks())
+	}
+	if failed != nil || damaged || !d.clean && len(d.skipped) > 0 {
+		return failed
+	}
+	if err := writeFile(m.fs, d.file(cleanFile), []byte(`{"version":0,"brokerEpoch":-1}`), true); err != nil {
+		return err
+	}
+	return m.fs.SyncDir(d.path)
+}
+
+// each calls f for all logs on RecoveryThreads goroutines and waits for them.
+func (m *Manager) each(logs []*Log, f func(*Log) error) error {
+	var next atomic.Int64
+	var mu sync.Mutex
+	var failed error
+	var wg sync.WaitGroup
+	for range min(m.opts.RecoveryThreads, len(logs)) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(logs) {
+					return
+				}
+				if err := f(logs[i]); err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return failed
+}
+
+// finish brings a log's files into the form of a clean stop and refuses everything from then
+// on. With unsynced the leader epochs are written too, for a sync of the whole file system.
+func (l *Log) finish(unsynced bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	if l.usable() != nil {
+		return nil
+	}
+	s := l.active()
+	if s.size.Load() > 0 && s.checked.Load() { // or it was not touched since the start
+		if err := s.finish(); err != nil {
+			return l.writeFailed("close a segment", err)
+		}
+	}
+	if l.end.Load() > l.segments()[0].base {
+		if err := l.snapshotLocked(l.end.Load()); err != nil {
+			return l.writeFailed("write a producer snapshot", err)
+		}
+	}
+	if list, ok := l.epochs.unwritten(l.end.Load()); ok && unsynced {
+		tmp := l.path(epochFile) + temporarySuffix
+		err := writeFile(l.m.fs, tmp, formatEpochs(list), false)
+		if err == nil {
+			err = l.m.fs.Rename(tmp, l.path(epochFile))
+		}
+		if err != nil {
+			return l.writeFailed("write "+epochFile, err)
+		}
+	}
+	return nil
+}
+
+// settle makes a finished log durable, unless synced says that it is.
+func (l *Log) settle(synced bool) error {
+	if l.usable() != nil {
+		return nil
+	}
+	if !synced && l.unsynced() {
+		if _, err := l.sync(); err != nil {
+			return err
+		}
+	}
+	l.flush.point.Store(l.end.Load())
+	l.dir.pointsMoved.Store(true)
+	return nil
+}
+
+// shut makes the log answer ErrClosed and gives up its files.
+func (l *Log) shut() {
+	closed := fmt.Errorf("%s: %w", l, ErrClosed)
+	l.fault.CompareAndSwap(nil, &closed)
+	l.wake.all()
+	for _, s := range l.segments() {
+		s.closeFiles()
+	}
+}

@@ -1,0 +1,224 @@
+package log
+
+import (
+	"io"
+	"slices"
+	"strings"
+)
+
+// files lists the directory, undoes or finishes what was under way, and finds the segments.
+func (ld *loader) files() error {
+	l := ld.l
+	if err := ld.read(); err != nil {
+		return err
+	}
+	if err := ld.swaps(); err != nil {
+		return err
+	}
+	var bases []int64
+	for name := range ld.names {
+		base, suffix, ok := parseOffsetName(name)
+		switch {
+		case !ok:
+		case suffix == logSuffix:
+			bases = append(bases, base)
+		case suffix == snapshotSuffix:
+			l.state.snapshot = append(l.state.snapshot, base)
+		case suffix == indexSuffix || suffix == timeSuffix || suffix == txnSuffix:
+			if !ld.names[offsetName(base, logSuffix)] {
+				if err := ld.remove(name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	slices.Sort(bases)
+	slices.Sort(l.state.snapshot)
+	for _, base := range bases {
+		s := newSegment(l, base)
+		info, err := l.m.fs.Stat(s.path(logSuffix))
+		if err != nil {
+			return err
+		}
+		s.size.Store(info.Size())
+		if ld.names[offsetName(base, txnSuffix)] {
+			info, err := l.m.fs.Stat(s.path(txnSuffix))
+			if err != nil {
+				return err
+			}
+			s.txn.Store(info.Size() / abortedBytes * abortedBytes)
+		}
+		ld.list = append(ld.list, s)
+	}
+	return nil
+}
+
+func (ld *loader) read() error {
+	entries, err := ld.l.m.fs.ReadDir(ld.l.path(""))
+	if err != nil {
+		return err
+	}
+	ld.names = make(map[string]bool, len(entries))
+	for _, e := range entries {
+		if !e.IsDir() {
+			ld.names[e.Name()] = true
+		}
+	}
+	return nil
+}
+
+func (ld *loader) remove(name string) error {
+	delete(ld.names, name)
+	if err := ld.l.m.fs.Remove(ld.l.path(name)); err != nil && !notExist(err) {
+		return ld.l.writeFailed("remove "+name, err)
+	}
+	ld.l.flush.names.Store(true)
+	return nil
+}
+
+// swaps deals with what compaction leaves when it is interrupted. A .cleaned file is not whole
+// and goes, and so do .swap files from its offset on, of a split that was not whole. The other
+// .swap files are: they replace the segments whose offsets they cover.
+func (ld *loader) swaps() error {
+	l := ld.l
+	cleaned := int64(-1)
+	var swaps []string
+	for name := range ld.names {
+		base, suffix, ok := parseOffsetName(strings.TrimSuffix(name, deletedSuffix))
+		switch {
+		case strings.HasSuffix(name, deletedSuffix) && ok, name == epochFile+temporarySuffix, name == partitionFile+temporarySuffix:
+			if err := ld.remove(name); err != nil {
+				return err
+			}
+		case ok && strings.HasSuffix(suffix, cleanedSuffix):
+			if cleaned < 0 || base < cleaned {
+				cleaned = base
+			}
+			if err := ld.remove(name); err != nil {
+				return err
+			}
+		case ok && strings.HasSuffix(suffix, swapSuffix):
+			swaps = append(swaps, name)
+		}
+	}
+	from, to := int64(-1), int64(-1)
+	var valid []string
+	for _, name := range swaps {
+		base, suffix, _ := parseOffsetName(name)
+		if cleaned >= 0 && base >= cleaned {
+			if err := ld.remove(name); err != nil {
+				return err
+			}
+			continue
+		}
+		valid = append(valid, name)
+		if suffix != logSuffix+swapSuffix {
+			continue
+		}
+		next, err := ld.nextOffset(name, base)
+		if err != nil {
+			return err
+		}
+		if from < 0 || base < from {
+			from = base
+		}
+		to = max(to, next)
+	}
+	if from >= 0 {
+		for name := range ld.names {
+			base, suffix, ok := parseOffsetName(name)
+			if ok && slices.Contains(segmentSuffixes[:], suffix) && base >= from && base < to {
+				if err := ld.remove(name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, name := range valid {
+		to := strings.TrimSuffix(name, swapSuffix)
+		if err := l.m.fs.Rename(l.path(name), l.path(to)); err != nil {
+			return l.writeFailed("rename "+name, err)
+		}
+		delete(ld.names, name)
+		ld.names[to] = true
+		l.flush.names.Store(true)
+	}
+	return nil
+}
+
+// nextOffset is the offset after the last entry of a file.
+func (ld *loader) nextOffset(name string, base int64) (int64, error) {
+	f, err := ld.l.m.fs.OpenFile(ld.l.path(name), 0, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return 0, err
+	}
+	sc := scanner{f: f, end: size, buf: make([]byte, walkBytes)}
+	for err = sc.next(); err == nil; err = sc.next() {
+		base = max(base, sc.head.NextOffset())
+	}
+	if err != io.EOF && !torn(err) {
+		return 0, err
+	}
+	return base, nil
+}
+
+// identity reads partition.metadata. One that is empty was not durable yet; it is written anew
+// when somebody says what it has to be.
+func (ld *loader) identity() error {
+	if !ld.names[partitionFile] {
+		return nil
+	}
+	name := ld.l.path(partitionFile)
+	data, err := readFile(ld.l.m.fs, name)
+	if err != nil {
+		return err
+	}
+	id, err := parsePartitionFile(data)
+	if err == nil {
+		ld.l.id.Store(&id)
+		return nil
+	}
+	if len(strings.Trim(string(data), "\x00")) == 0 || !ld.l.dir.clean && ld.point == 0 {
+		return ld.remove(partitionFile)
+	}
+	return &Damage{name, -1, err.Error()}
+}
+
+// indexes makes the indexes of segments that have none. Those that were recovered have.
+func (ld *loader) indexes() error {
+	for _, s := range ld.l.segments() {
+		if s.size.Load() == 0 || s.checked.Load() ||
+			ld.names[offsetName(s.base, indexSuffix)] && ld.names[offsetName(s.base, timeSuffix)] {
+			continue
+		}
+		if err := s.ensure(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// epochs reads leader-epoch-checkpoint. known is false if there should be one and it cannot be
+// read: then the batches say it.
+func (ld *loader) epochs() (known bool, err error) {
+	l := ld.l
+	if !ld.names[epochFile] {
+		return l.dir.clean || ld.point <= ld.list[0].base, nil
+	}
+	data, err := readFile(l.m.fs, l.path(epochFile))
+	if err != nil {
+		return false, err
+	}
+	list, err := parseEpochs(data)
+	if err != nil || len(data) == 0 && ld.point > ld.list[0].base {
+		l.m.logger.Warn("reading the leader epochs from the batches", "file", l.path(epochFile), "err", err)
+		return false, nil
+	}
+	l.epochs.list, l.epochs.written = list, slices.Clone(list)
+	return true, nil
+}
