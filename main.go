@@ -104,6 +104,9 @@ func (o *serveOptions) settings() (map[string]string, error) {
 		}
 		settings[name] = value
 	}
+	if o.dataDir != "" && o.inMemory {
+		return nil, fmt.Errorf("--data-dir %s: allowed is no directory beside --in-memory, which keeps nothing on disk", o.dataDir)
+	}
 	if o.dataDir != "" {
 		settings["log.dirs"] = o.dataDir
 	}

@@ -71,6 +71,7 @@ func TestBrokenCommandLines(t *testing.T) {
 		{[]string{"--listen", "localhost"}, "Invalid value PLAINTEXT://localhost for configuration listeners: Unable to parse PLAINTEXT://localhost" + endpoint},
 		{[]string{"--listen", "SSL://:1"}, "Invalid value SSL://:1 for configuration listeners: Listener SSL has the security protocol SSL; allowed is PLAINTEXT"},
 		{[]string{"--in-memory=x"}, `invalid argument "x" for "--in-memory" flag: strconv.ParseBool: parsing "x": invalid syntax`},
+		{[]string{"--in-memory", "--data-dir", "d"}, "--data-dir d: allowed is no directory beside --in-memory, which keeps nothing on disk"},
 		{[]string{"--http", "x"}, "--http x: allowed are host:port, with a port from 0 to 65535, and nothing at all"},
 		{[]string{"--http", ":x"}, "--http :x: allowed are host:port, with a port from 0 to 65535, and nothing at all"},
 		{[]string{"--log-level", "x"}, "--log-level x: allowed are debug, info, warn and error"},

@@ -268,6 +268,9 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 	run(&inner, "controller", rooms, b.controller.Run)
 	run(&inner, "registry", rooms, b.follower.Run)
+	if err := b.orphans(ctx); err != nil {
+		cancel(err)
+	}
 	run(&inner, "topics", rooms, b.forgetTopics)
 	run(&inner, "elections", rooms, b.electUnclean)
 	run(&inner, "watchdog", rooms, b.watchLoading)
@@ -293,13 +296,10 @@ func (b *Broker) Run(ctx context.Context) error {
 	b.replicas.Close()
 	stopRooms()
 	inner.Wait()
-	if err := b.Close(); err != nil {
-		return err
-	}
 	if errors.Is(cause, context.Canceled) {
-		return nil
+		cause = nil
 	}
-	return cause
+	return errors.Join(cause, b.Close())
 }
 
 // setState says what the broker is doing, to metrics and to health checks.

@@ -47,7 +47,7 @@ func logOptions(b *Broker, fs vfs.FS, dirs *log.Dirs, clusterID string, reg prom
 		StartCheckpoint:     every(c.LogFlushStartOffsetCheckpointIntervalMs),
 		WatermarkCheckpoint: every(c.ReplicaHighWatermarkCheckpointIntervalMs),
 		InitialTaskDelay:    max(ms(c.LogInitialTaskDelayMs), 1),
-		ProducerExpiry:      ms(c.ProducerIDExpirationMs),
+		ProducerExpiry:      func() time.Duration { return ms(b.config.Broker().ProducerIDExpirationMs) },
 		ProducerExpiryCheck: ms(c.ProducerIDExpirationCheckIntervalMs),
 		OnDirFailure: func(path string, err error) {
 			b.log.Error("log directory is offline", "dir", path, "err", err)

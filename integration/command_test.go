@@ -90,7 +90,6 @@ func TestMetaProperties(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer lockGone()
 		return b.Close()
 	}
 	const cluster = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -24,7 +24,13 @@ func TestDocker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	begun := time.Now()
+	took := func(what string) {
+		t.Logf("%s: %v", what, time.Since(begun).Round(10*time.Millisecond))
+		begun = time.Now()
+	}
 	d.must("bash", filepath.Join(root, "integration", "docker", "stand-ins.sh"))
+	took("stand-ins for the base images")
 	port, httpPort := freePort(t), freePort(t)
 	d.env = append(d.env, "OTTLA_PORT="+port, "OTTLA_HTTP_PORT="+httpPort)
 	compose := func(args ...string) string {
@@ -32,6 +38,7 @@ func TestDocker(t *testing.T) {
 		return d.must("docker-compose", append([]string{"-p", "ottlatest", "-f", filepath.Join(root, "docker-compose.yml")}, args...)...)
 	}
 	compose("build")
+	took("docker-compose build")
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the broker's output:\n%s", tail(compose("logs", "--no-color"), 100))
@@ -39,10 +46,9 @@ func TestDocker(t *testing.T) {
 		compose("down", "-v")
 	})
 
-	begun := time.Now()
 	compose("up", "-d")
 	d.healthy("ottlatest_ottla_1")
-	t.Logf("healthy %v after `docker-compose up`", time.Since(begun).Round(time.Millisecond))
+	took("docker-compose up, until healthy")
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	addr := net.JoinHostPort("localhost", port)
@@ -67,7 +73,7 @@ func TestDocker(t *testing.T) {
 	// another container on the kept volume, under another host name
 	begun = time.Now()
 	compose("stop", "-t", "10")
-	t.Logf("stopped in %v", time.Since(begun).Round(time.Millisecond))
+	took("docker-compose stop")
 	if code := strings.TrimSpace(d.must("docker", "inspect", "-f", "{{.State.ExitCode}}", "ottlatest_ottla_1")); code != "0" {
 		t.Errorf("the container ended with %s, want 0", code)
 	}

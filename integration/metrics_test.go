@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -289,11 +292,63 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s{%s} is %v, want %v", c.name, c.labels, got, c.want)
 		}
 	}
+	told, begin := metricsTable(t)
 	for name, f := range after {
 		if f.GetHelp() == "" {
 			t.Errorf("%s has no help", name)
 		}
+		if !told[name] && !slices.ContainsFunc(begin, func(b string) bool { return strings.HasPrefix(name, b) }) {
+			t.Errorf("%s is not in compat/metrics.md", name)
+		}
+		delete(told, name)
 	}
+	for name := range told {
+		t.Errorf("%s is in compat/metrics.md and is not served", name)
+	}
+}
+
+// metricsTable reads the names that compat/metrics.md says are served: whole ones, and how others begin. There,
+// {a, b} is one of several, [a] may be left out, and … is any end.
+func metricsTable(t *testing.T) (names map[string]bool, begin []string) {
+	t.Helper()
+	text, err := os.ReadFile("../compat/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, _, _ := strings.Cut(string(text), "\nLeft out")
+	names = map[string]bool{}
+	var expand func(name string)
+	expand = func(name string) {
+		if before, after, ok := strings.Cut(name, "["); ok {
+			inside, rest, _ := strings.Cut(after, "]")
+			expand(before + rest)
+			expand(before + inside + rest)
+			return
+		}
+		if b, ok := strings.CutSuffix(name, "…"); ok {
+			begin = append(begin, b)
+			return
+		}
+		names[name] = true
+	}
+	for line := range strings.Lines(served) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || cells[1] == " name " || strings.HasPrefix(cells[1], "--") {
+			continue
+		}
+		for _, name := range regexp.MustCompile(`[a-z_\[\]…]+({[^}]*}[a-z_\[\]]*)?`).FindAllString(cells[1], -1) {
+			before, inside, many := strings.Cut(name, "{")
+			if !many {
+				expand(name)
+				continue
+			}
+			inside, after, _ := strings.Cut(inside, "}")
+			for _, one := range strings.Split(inside, ", ") {
+				expand(before + one + after)
+			}
+		}
+	}
+	return names, begin
 }
 
 // TestMetricsOfDeletedTopics: what a topic had stays in the sums, and its own series end.

@@ -60,13 +60,13 @@ func openMeansReady(p *pit) {
 	b.Kill()
 	ctx, stop := context.WithTimeout(p.Context(), patience)
 	defer stop()
-	first := make(chan net.Conn, 1)
+	addr, first := b.Addr(), make(chan net.Conn, 1)
 	go func() {
 		defer close(first)
 		tick := time.NewTicker(500 * time.Microsecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			if nc, err := net.Dial("tcp", b.addr); err == nil {
+			if nc, err := net.Dial("tcp", addr); err == nil {
 				first <- nc
 				return
 			}

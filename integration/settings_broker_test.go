@@ -423,15 +423,11 @@ func seeProducerExpiry(t *testing.T) {
 		}
 		equal(t, settings[0]+": producers", producers(h), 2)
 	}
-	for _, broker := range []string{"", "1"} { // what was set at run time counts from the next start on at the latest
-		dir := filepath.Join(t.TempDir(), "data")
-		h := reopen(t, dir, nil, "producer.id.expiration.check.interval.ms=1")
+	for _, broker := range []string{"", "1"} {
+		h := open(t, "producer.id.expiration.check.interval.ms=1")
 		h.topic("t")
 		produce(h)
 		h.alter(forBroker, broker, "producer.id.expiration.ms=1")
-		h.shut()
-		h = reopen(t, dir, nil, "producer.id.expiration.check.interval.ms=1")
 		eventually(t, "the producer is forgotten", patience, func() bool { return producers(h) == 0 })
-		h.shut()
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -130,7 +129,7 @@ func TestEverySettingIsSeen(t *testing.T) {
 	}
 	for _, r := range config.Table() {
 		key := r.Scope + " " + r.Name
-		switch acted := r.Effect() == config.Acted && r.Scope != "quota"; {
+		switch acted := r.Effect() == config.Acted; {
 		case acted && !have[key]:
 			t.Errorf("%s is acted on, and no test sees it", key)
 		case !acted && have[key]:
@@ -171,14 +170,6 @@ func (h *house) shut() {
 	if err := h.stop(); err != nil {
 		h.Error(err)
 	}
-	lockGone()
-}
-
-// lockGone waits for processes that other tests start just now: until they run their program they have the
-// descriptors of this one, and so the lock of a directory that was closed meanwhile.
-func lockGone() {
-	syscall.ForkLock.Lock()
-	defer syscall.ForkLock.Unlock()
 }
 
 // fails starts a broker that must not start, and returns why it does not.

@@ -24,8 +24,13 @@ func (m *Manager) Close() error {
 		if d.lock == nil {
 			continue
 		}
-		if err := d.failed(); err == nil {
+		if d.failed() == nil {
 			failed = errors.Join(failed, m.closeDir(d))
+		}
+		for _, l := range m.snapshot() {
+			if l.dir == d {
+				l.shut()
+			}
 		}
 		failed = errors.Join(failed, d.lock.Close())
 		d.lock = nil
@@ -57,9 +62,6 @@ func (m *Manager) closeDir(d *dir) error {
 	}
 	if failed == nil {
 		failed = m.each(logs, func(l *Log) error { return l.settle(synced) })
-	}
-	for _, l := range logs {
-		l.shut()
 	}
 	if failed == nil {
 		d.pointsMoved.Store(true)
@@ -143,7 +145,7 @@ func (l *Log) settle(synced bool) error {
 		return nil
 	}
 	if !synced && l.unsynced() {
-		if _, err := l.sync(); err != nil {
+		if err := l.flushAll(); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,9 @@ var (
 	ErrInvalidProducerEpoch = errors.New("producer epoch is older than the last one seen")
 	// ErrInvalidTxnState: a plain batch inside a producer's open transaction.
 	ErrInvalidTxnState = errors.New("transactional write expected from this producer")
+	// ErrUnverified: a transactional batch that is not known to be part of its transaction, as a
+	// marker came in between; the look-up may be tried again. It is an ErrInvalidTxnState.
+	ErrUnverified = fmt.Errorf("records are not known to be part of an open transaction: %w", ErrInvalidTxnState)
 	// ErrCoordinatorFenced: a transaction marker from a coordinator of the past.
 	ErrCoordinatorFenced = errors.New("transaction coordinator is fenced")
 	// ErrStorage: the partition's log cannot be used, because its directory or the log itself

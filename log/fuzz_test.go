@@ -121,7 +121,7 @@ func FuzzDirName(f *testing.F) {
 		if kind == dirUnknown || len(topic) > maxTopic {
 			return
 		}
-		gone := deletedDirName(topic, partition)
+		gone := retiredDirName(topic, partition, deleteDirSuffix)
 		if cut, p, kind := parseDirName(gone); kind != dirDeleted || p != partition || topic[:len(cut)] != cut || len(gone) > maxDirName {
 			t.Fatalf("%q is %q partition %d", gone, cut, p)
 		}

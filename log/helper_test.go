@@ -23,6 +23,8 @@ type box struct {
 	now  time.Time
 	logs bytes.Buffer
 	m    *Manager
+
+	change func(*ManagerOptions) // nil: nothing
 }
 
 const (
@@ -75,16 +77,21 @@ func (b *box) start() *Manager {
 }
 
 func (b *box) open() (*Manager, error) {
-	m, err := OpenManager(ManagerOptions{
+	o := ManagerOptions{
 		FS: b.fs, Dirs: []string{dataDir}, BrokerID: 1, ClusterID: "cluster",
 		TopicOptions: func(string) *Options { return &b.o }, Now: b.clock, RecoveryThreads: 2,
 		Logger:         slog.New(slog.NewTextHandler(b, nil)),
 		RetentionCheck: -1, FlushCheckpoint: -1, StartCheckpoint: -1, WatermarkCheckpoint: -1, ProducerExpiryCheck: -1,
-	})
+	}
+	if b.change != nil {
+		b.change(&o)
+	}
+	m, err := OpenManager(o)
 	if err != nil {
 		return nil, err
 	}
 	b.m = m
+	b.t.Cleanup(m.stopTasks)
 	return m, m.Load()
 }
 

@@ -69,6 +69,33 @@ func (l *Log) MaxTimestamp(limit int64) (offset, time int64, epoch int32, found 
 	})
 }
 
+// SegmentInfo describes a stretch of the log.
+type SegmentInfo struct {
+	Base     int64 // offset
+	Bytes    int64
+	Modified int64 // ms, when its file was last written
+}
+
+// Segments describes the segments, the oldest first; the last one is that which is written.
+func (l *Log) Segments() ([]SegmentInfo, error) {
+	if err := l.usable(); err != nil {
+		return nil, err
+	}
+	var list []SegmentInfo
+	for _, s := range l.segments() {
+		at := SegmentInfo{Base: s.base, Bytes: s.size.Load(), Modified: s.created}
+		info, err := l.m.fs.Stat(s.path(logSuffix))
+		switch {
+		case err == nil:
+			at.Modified = info.ModTime().UnixMilli()
+		case !notExist(err):
+			return nil, l.readFailed("look at a segment", err)
+		}
+		list = append(list, at)
+	}
+	return list, nil
+}
+
 // errGone asks for another try with the segments as they are now.
 var errGone = errors.New("segment is gone")
 

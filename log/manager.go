@@ -1,13 +1,15 @@
 // Package log keeps partitions on disk, in Kafka's files: what Kafka wrote opens here, and what
 // is written here opens there.
 //
-//	manager.go dirs.go meta.go    the log directories and the partitions in them
-//	load.go recover.go            what a start does: after a clean stop, after a crash
-//	tasks.go retention.go         what happens by itself: one goroutine for all partitions
-//	log.go append.go read.go      one partition; lookup.go, truncate.go, flush.go
-//	segment.go index.go scan.go   one file of entries with its indexes
+//	manager.go dirs.go meta.go     the log directories and the partitions in them
+//	load.go loader.go recover.go   what a start does: after a clean stop, after a crash
+//	replay.go                      producers and epochs by what the log has
+//	close.go                       a clean stop
+//	tasks.go retention.go          what happens by itself: one goroutine for all partitions
+//	log.go append.go read.go       one partition; lookup.go, truncate.go, flush.go
+//	segment.go index.go rebuild.go one file of entries with its indexes; scan.go walks it
 //	producers.go snapshot.go txnindex.go epochs.go   what goes along with the records
-//	checkpoint.go names.go        small files and names, as Kafka writes them
+//	checkpoint.go names.go files.go   small files, names, descriptors
 //
 // # What holds
 //
@@ -22,9 +24,9 @@
 //
 // # Locks, outermost first
 //
-// Manager.creating, Log.mu, dir.saved, Manager.mu, segment.checking, slot.mu, segment.imu and
-// fileCache.mu. epochs.mu, flusher.mu and waker.mu are taken last. No lock is held across an fsync,
-// but that of a log across a truncation's and dir.saved across its own file's.
+// Manager.creating, Log.mu, dir.saved, Manager.mu, segment.checking, segment.imu, fileCache.mu,
+// slot.mu. epochs.mu, flusher.mu, waker.mu and tasks.mu are taken last. No lock is held across an
+// fsync, but that of a log across a truncation's and dir.saved across its own file's.
 package log
 
 import (
@@ -68,8 +70,10 @@ type ManagerOptions struct {
 	StartCheckpoint     time.Duration // log.flush.start.offset.checkpoint.interval.ms, 1 min
 	WatermarkCheckpoint time.Duration // replica.high.watermark.checkpoint.interval.ms, 5 s
 	InitialTaskDelay    time.Duration // log.initial.task.delay.ms, 30 s
-	ProducerExpiry      time.Duration // producer.id.expiration.ms, 1 day
 	ProducerExpiryCheck time.Duration // producer.id.expiration.check.interval.ms, 10 min
+
+	// ProducerExpiry is producer.id.expiration.ms, asked at each check; nil: 1 day.
+	ProducerExpiry func() time.Duration
 
 	// OnDirFailure is told of each directory that goes offline, on the manager's goroutine.
 	OnDirFailure func(path string, err error)
@@ -118,11 +122,14 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 	}{
 		{&o.RetentionCheck, 5 * time.Minute}, {&o.FlushScheduler, -1}, {&o.FlushCheckpoint, time.Minute},
 		{&o.StartCheckpoint, time.Minute}, {&o.WatermarkCheckpoint, 5 * time.Second},
-		{&o.InitialTaskDelay, 30 * time.Second}, {&o.ProducerExpiry, 24 * time.Hour}, {&o.ProducerExpiryCheck, 10 * time.Minute},
+		{&o.InitialTaskDelay, 30 * time.Second}, {&o.ProducerExpiryCheck, 10 * time.Minute},
 	} {
 		if *d.of == 0 {
 			*d.of = d.is
 		}
+	}
+	if o.ProducerExpiry == nil {
+		o.ProducerExpiry = func() time.Duration { return 24 * time.Hour }
 	}
 	locked := o.Locked
 	if locked == nil {
@@ -296,28 +303,47 @@ func (l *Log) claim(id [16]byte) error {
 // Delete ends a log. Its directory is renamed at once, and removed after file.delete.delay.ms.
 // A partition that is not there is deleted already.
 func (m *Manager) Delete(topic string, p int32) error {
+	l, name, err := m.retire(topic, p, deleteDirSuffix)
+	if l != nil && err == nil {
+		m.removeDirLater(l.dir, name, l.options().FileDeleteDelayMs)
+	}
+	return err
+}
+
+// Stray ends a log that is of no topic of this cluster, or of another one than that which has its
+// name now. Its directory is renamed to TOPIC-PARTITION.ID-stray (as by Kafka's LogManager)
+// and stays, for somebody to look at; no start opens it. A partition that is not there is no error.
+func (m *Manager) Stray(topic string, p int32) error {
+	l, name, err := m.retire(topic, p, strayDirSuffix)
+	if l != nil && err == nil {
+		m.logger.Warn("a log is of no topic of this cluster; its directory is kept under another name", "partition", l.label, "dir", l.dir.file(name))
+	}
+	return err
+}
+
+// retire renames a log's directory and forgets the log; nil if there is none.
+func (m *Manager) retire(topic string, p int32, suffix string) (l *Log, name string, err error) {
 	m.creating.Lock()
 	defer m.creating.Unlock()
-	l := m.Log(topic, p)
-	if l == nil {
-		return nil
+	if l = m.Log(topic, p); l == nil {
+		return nil, "", nil
 	}
 	if err := l.dir.failed(); err != nil {
-		return err
+		return l, "", err
 	}
 	gone := fmt.Errorf("%s: deleted: %w", l, ErrClosed)
 	l.mu.Lock()
 	l.closed = true
 	l.fault.Store(&gone)
-	old, name := l.path(""), deletedDirName(topic, p)
-	err := m.fs.Rename(filepath.Clean(old), l.dir.file(name))
+	old, name := l.path(""), retiredDirName(topic, p, suffix)
+	err = m.fs.Rename(filepath.Clean(old), l.dir.file(name))
 	if err == nil {
 		l.name.Store(&name)
 	}
 	l.mu.Unlock()
 	l.wake.all()
 	if err != nil {
-		return l.writeFailed("delete", err)
+		return l, "", l.writeFailed("rename to "+suffix, err)
 	}
 	l.dir.names.changed.Add(1)
 	m.mu.Lock()
@@ -327,8 +353,7 @@ func (m *Manager) Delete(topic string, p int32) error {
 	for _, s := range l.segments() {
 		s.closeFiles()
 	}
-	m.removeDirLater(l.dir, name, l.options().FileDeleteDelayMs)
-	return nil
+	return l, name, nil
 }
 
 func (m *Manager) removeDirLater(d *dir, name string, delayMs int64) {

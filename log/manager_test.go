@@ -291,3 +291,76 @@ func TestMetaProperties(t *testing.T) {
 		t.Errorf("wrote %+v, %v", again, err)
 	}
 }
+
+// TestStray: the directory is kept under Kafka's name for it, and the next log of the name has
+// nothing of it, now and after a restart.
+func TestStray(t *testing.T) {
+	b := newBox(t, vfs.NewCrashable(), nil)
+	b.start()
+	appendTo(t, b.log(), values(1, "a"))
+	l := b.restart()
+	size := l.Size()
+	changed := l.Changed()
+	if err := b.m.Stray("t", 0); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	if _, err := l.Append(Append{Records: values(1, "x"), RequestVersion: 9}); !errors.Is(err, ErrClosed) {
+		t.Errorf("append: %v", err)
+	}
+	if b.m.Log("t", 0) != nil || b.m.Stray("t", 0) != nil {
+		t.Error("still there")
+	}
+	id := [16]byte{2}
+	if l, err := b.m.Create("t", 0, id); err != nil || l.End() != 0 || l.TopicID() != id {
+		t.Fatalf("the next one: %v, %v", l, err)
+	}
+	b.o.FileDeleteDelayMs = 0
+	for range 2 {
+		b.close()
+		b.start()
+		if l := b.m.Log("t", 0); l == nil || l.End() != 0 || l.TopicID() != id {
+			t.Errorf("after a restart %v", l)
+		}
+	}
+	list, _ := b.fs.ReadDir(dataDir)
+	var kept []string
+	for _, e := range list {
+		if topic, p, kind := parseDirName(e.Name()); kind == dirStray && topic == "t" && p == 0 {
+			kept = append(kept, e.Name())
+		}
+	}
+	if len(kept) != 1 || len(kept[0]) != len("t-0.")+32+len("-stray") {
+		t.Fatalf("kept %v", kept)
+	}
+	name := dataDir + "/" + kept[0]
+	if got := len(fileBytes(t, b.fs, name+"/"+offsetName(0, logSuffix))); int64(got) != size {
+		t.Errorf("%d bytes are left of %d", got, size)
+	}
+	if !strings.Contains(b.lines(), name) {
+		t.Error("the directory is not named in the log")
+	}
+	b.close()
+}
+
+// TestStrayDamaged: a log that could not be opened goes the same way.
+func TestStrayDamaged(t *testing.T) {
+	b := newBox(t, vfs.NewCrashable(), nil)
+	b.start()
+	l := b.log()
+	appendTo(t, l, values(1, "a"))
+	file := l.path(offsetName(0, logSuffix))
+	b.close()
+	change(t, b.fs, file, func([]byte) []byte { return nil })
+	b.start()
+	if err := b.m.Log("t", 0).Err(); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("error %v", err)
+	}
+	if err := b.m.Stray("t", 0); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := b.m.Create("t", 0, [16]byte{2}); err != nil || l.End() != 0 {
+		t.Errorf("the next one: %v, %v", l, err)
+	}
+	b.close()
+}

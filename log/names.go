@@ -129,12 +129,12 @@ func dirName(topic string, partition int32) string {
 	return topic + "-" + strconv.Itoa(int(partition))
 }
 
-// deletedDirName is what a partition's directory is renamed to: unique, and no longer than a
-// file system allows, for which the topic is cut.
-func deletedDirName(topic string, partition int32) string {
+// retiredDirName is what a partition's directory is renamed to when it goes: unique, and no longer
+// than a file system allows, for which the topic is cut.
+func retiredDirName(topic string, partition int32, suffix string) string {
 	var id [16]byte
 	rand.Read(id[:])
-	tail := "-" + strconv.Itoa(int(partition)) + "." + hex.EncodeToString(id[:]) + deleteDirSuffix
+	tail := "-" + strconv.Itoa(int(partition)) + "." + hex.EncodeToString(id[:]) + suffix
 	return topic[:min(len(topic), maxDirName-len(tail))] + tail
 }
 

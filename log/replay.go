@@ -101,7 +101,7 @@ func (l *Log) loadSnapshot(at int64) (offset int64, ok bool, err error) {
 			}
 			continue
 		}
-		l.state.load(list, l.m.nowMs(), l.m.opts.ProducerExpiry.Milliseconds())
+		l.state.load(list, l.m.nowMs(), l.m.opts.ProducerExpiry().Milliseconds())
 		return s, true, nil
 	}
 	return 0, false, nil

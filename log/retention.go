@@ -155,7 +155,7 @@ func (l *Log) expireProducers(now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.state.byID) > 0 {
-		l.state.expire(now, l.m.opts.ProducerExpiry.Milliseconds())
+		l.state.expire(now, l.m.opts.ProducerExpiry().Milliseconds())
 	}
 }
 

@@ -65,7 +65,7 @@ func (s *producerState) errOfVerification(b record.Batch, a *Append) error {
 	id, v := b.ProducerID(), s.verifying[b.ProducerID()]
 	if a.VerifyTxn && b.IsTransactional() {
 		if !s.isOpen(id, b.ProducerEpoch()) && (v == nil || v.guard != a.Guard) {
-			return fmt.Errorf("the records of producer %d are not part of an open transaction: %w", id, ErrInvalidTxnState)
+			return fmt.Errorf("producer %d: %w", id, ErrUnverified)
 		}
 	}
 	if v != nil && b.BaseSequence() > v.lowest {

@@ -26,9 +26,9 @@ func TestVerification(t *testing.T) {
 	b.start()
 	l := b.log()
 	defer b.close()
-	wantErr(t, "without a guard", verified(l, 0, transactional(7, 0, 0, 1)), ErrInvalidTxnState)
+	wantErr(t, "without a guard", verified(l, 0, transactional(7, 0, 0, 1)), ErrUnverified)
 	g := l.StartVerification(7, 0, 0)
-	wantErr(t, "with another guard", verified(l, g+1, transactional(7, 0, 0, 1)), ErrInvalidTxnState)
+	wantErr(t, "with another guard", verified(l, g+1, transactional(7, 0, 0, 1)), ErrUnverified)
 	wantErr(t, "with the guard", verified(l, g, transactional(7, 0, 0, 1)), nil)
 	if g := l.StartVerification(7, 0, 1); g != 0 {
 		t.Fatalf("guard %d for what is open", g)
@@ -41,9 +41,9 @@ func TestVerification(t *testing.T) {
 	if g == 0 {
 		t.Fatal("an older epoch's transaction counts for a newer one")
 	}
-	wantErr(t, "next epoch, not verified", verified(l, 0, transactional(7, 1, 0, 1)), ErrInvalidTxnState)
+	wantErr(t, "next epoch, not verified", verified(l, 0, transactional(7, 1, 0, 1)), ErrUnverified)
 	appendMarker(t, l, true, 7, 1, 0)
-	wantErr(t, "the guard of before the marker", verified(l, g, transactional(7, 1, 0, 1)), ErrInvalidTxnState)
+	wantErr(t, "the guard of before the marker", verified(l, g, transactional(7, 1, 0, 1)), ErrUnverified)
 	wantErr(t, "an older epoch is told so", verified(l, 0, transactional(7, 0, 2, 1)), ErrInvalidProducerEpoch)
 	g = l.StartVerification(7, 1, 0)
 	wantErr(t, "then", verified(l, g, transactional(7, 1, 0, 1)), nil)
@@ -59,11 +59,11 @@ func TestVerification(t *testing.T) {
 	g = l.StartVerification(10, 0, 0)
 	l.DropVerification(10, g+1)
 	l.DropVerification(10, g)
-	wantErr(t, "dropped", verified(l, g, transactional(10, 0, 0, 1)), ErrInvalidTxnState)
+	wantErr(t, "dropped", verified(l, g, transactional(10, 0, 0, 1)), ErrUnverified)
 	g = l.StartVerification(11, 0, 0)
 	b.advance(25 * time.Hour)
 	l.expireProducers(b.clock().UnixMilli())
-	wantErr(t, "too old", verified(l, g, transactional(11, 0, 0, 1)), ErrInvalidTxnState)
+	wantErr(t, "too old", verified(l, g, transactional(11, 0, 0, 1)), ErrUnverified)
 }
 
 // A marker that ended a transaction and comes again must not end the next one (KIP-1228).

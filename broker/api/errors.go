@@ -86,6 +86,7 @@ var wire = []struct {
 	{controller.ErrReplicaStorage, kerr.KafkaStorageError},
 
 	{registry.ErrStorage, kerr.KafkaStorageError},
+	{registry.ErrFull, kerr.KafkaStorageError},
 	{registry.ErrClosed, kerr.KafkaStorageError},
 	{registry.ErrConnectionLoss, kerr.RequestTimedOut}, // the outcome is not known
 	{registry.ErrSessionExpired, kerr.RequestTimedOut},

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -81,7 +82,7 @@ func (h *groupHouse) lead() *groupHouse {
 		h.api.Groups.Led(p, 0)
 	}
 	for len(h.api.Groups.Unloaded(0)) > 0 {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	return h
 }

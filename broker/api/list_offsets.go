@@ -74,7 +74,7 @@ func unknownOffset(at int64, version int16) bool {
 	if version == 0 {
 		return at < earliestOffset
 	}
-	return -at >= int64(len(offsetSince)) || version < offsetSince[-at]
+	return at <= -int64(len(offsetSince)) || version < offsetSince[-at]
 }
 
 // duplicates are the partitions that a request names more than once; nil if there are none.

@@ -11,7 +11,7 @@ import (
 	"ottla/broker/metadata"
 	"ottla/broker/quota"
 	"ottla/broker/replica"
-	"ottla/log"
+	"ottla/coordinator/txn"
 	"ottla/protocol/record"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -71,7 +71,8 @@ type produceCall struct {
 	waits    []produceWait
 	failed   error // of any partition
 
-	verify   bool // batches of a transaction must belong to one that is known
+	txn      txn.AddRequest // whose transaction it is, of transactional batches
+	verify   bool           // such batches must belong to a transaction that is known
 	enrolled map[*kmsg.ProduceRequestTopicPartition]*enrolment
 }
 
@@ -100,7 +101,6 @@ func (x *produceCall) refuse(ctx context.Context) error {
 	if x.req.Acks < -1 || x.req.Acks > 1 {
 		return nil // nothing will be appended
 	}
-	x.enrolled = map[*kmsg.ProduceRequestTopicPartition]*enrolment{}
 	return x.enrol(ctx)
 }
 
@@ -159,20 +159,12 @@ func (x *produceCall) partition(ctx context.Context, topic string, known *metada
 		x.fail(ctx, out, topic, kerr.InvalidTopicException)
 		return
 	}
-	a := log.Append{Records: in.Records, Origin: record.Client, RequestVersion: x.req.Version, VerifyTxn: x.verify}
-	if is := x.enrolled[in]; is != nil {
-		if is.err != nil {
-			x.fail(ctx, out, topic, is.err)
-			return
-		}
-		a.Guard = is.guard
-	}
 	part, err := x.s.Replicas.Leader(topic, in.Partition)
 	if err != nil {
 		x.fail(ctx, out, topic, err)
 		return
 	}
-	done, wait, err := part.Append(ctx, a, x.req.Acks)
+	done, wait, err := x.append(ctx, part, in)
 	if err != nil {
 		c := x.fail(ctx, out, topic, err)
 		part.ProduceFailed(len(in.Records), c == kerr.MessageTooLarge.Code || c == kerr.RecordListTooLarge.Code, !kafkaKnows(c))

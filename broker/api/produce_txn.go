@@ -7,6 +7,7 @@ import (
 	"ottla/broker/auth"
 	"ottla/broker/replica"
 	"ottla/coordinator/txn"
+	"ottla/log"
 	"ottla/protocol/record"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -36,21 +37,16 @@ func transactionalBatch(b []byte) (record.Batch, bool) {
 // Produce v12 and later adds them to the transaction; before, the client has done so, and the
 // coordinator is asked whether it has, unless transaction.partition.verification.enable is off.
 func (x *produceCall) enrol(ctx context.Context) error {
-	adds := x.req.Version >= 12
-	x.verify = adds || x.s.Config.Broker().TransactionPartitionVerificationEnable
-	type open struct {
-		at   *kmsg.ProduceRequestTopicPartition
-		part *replica.Partition
-	}
-	var ask []open
+	x.verify = x.req.Version >= 12 || x.s.Config.Broker().TransactionPartitionVerificationEnable
 	r := txn.AddRequest{ID: *x.req.TransactionID, Producer: -1, Version: 2}
+	var in []joining
 	for i := range x.req.Topics {
 		t := &x.req.Topics[i]
 		name, known := x.find(t)
 		may := known != nil && !internalTopic(name) && x.s.allowed(x.p, auth.Write, auth.Topic, name)
 		for j := range t.Partitions {
-			in := &t.Partitions[j]
-			b, ok := transactionalBatch(in.Records)
+			at := &t.Partitions[j]
+			b, ok := transactionalBatch(at.Records)
 			if !ok {
 				continue
 			}
@@ -58,47 +54,98 @@ func (x *produceCall) enrol(ctx context.Context) error {
 				return errProducers
 			}
 			r.Producer, r.Epoch = b.ProducerID(), b.ProducerEpoch()
-			if !may || !x.verify || in.Partition < 0 || int(in.Partition) >= len(known.Partitions) {
+			if !may || !x.verify || at.Partition < 0 || int(at.Partition) >= len(known.Partitions) {
 				continue // there is no append to it, or nothing to ask
 			}
-			part, err := x.s.Replicas.Leader(name, in.Partition)
-			if err != nil {
-				continue // as well
+			if part, err := x.s.Replicas.Leader(name, at.Partition); err == nil {
+				in = append(in, joining{at, part, b.BaseSequence()})
 			}
-			guard, err := part.StartVerification(b.ProducerID(), b.ProducerEpoch(), b.BaseSequence())
-			if err != nil || guard == 0 {
-				continue
-			}
-			x.enrolled[in] = &enrolment{guard: guard}
-			ask = append(ask, open{in, part})
-			r.Partitions = append(r.Partitions, txn.Partition{Topic: name, Number: in.Partition})
 		}
 	}
-	if len(ask) == 0 {
+	x.txn = r
+	x.join(ctx, in)
+	return nil
+}
+
+// joining is a partition that is to be part of the transaction.
+type joining struct {
+	at       *kmsg.ProduceRequestTopicPartition
+	part     *replica.Partition
+	sequence int32
+}
+
+// join asks the coordinator about partitions, and keeps what it said of each.
+func (x *produceCall) join(ctx context.Context, in []joining) {
+	if x.req.Version >= 12 {
+		x.s.untilFree(ctx, x.txn.ID, func() error {
+			return x.ask(in, func(r txn.AddRequest) ([]error, error) { return nil, x.s.Enroller.Add(ctx, r) })
+		})
+	} else {
+		x.ask(in, func(r txn.AddRequest) ([]error, error) { return x.s.Enroller.Verify(ctx, r) })
+	}
+	for _, one := range in {
+		if is := x.enrolled[one.at]; is != nil && is.err != nil {
+			is.err = x.notEnrolled(ctx, is.err)
+		}
+	}
+}
+
+// ask asks about those partitions where the transaction is not open. It returns the error that
+// concerns all of them.
+func (x *produceCall) ask(in []joining, coordinator func(txn.AddRequest) ([]error, error)) error {
+	r := x.txn
+	var asked []joining
+	for _, one := range in {
+		delete(x.enrolled, one.at)
+		guard, err := one.part.StartVerification(r.Producer, r.Epoch, one.sequence)
+		if err != nil || guard == 0 {
+			continue // the append will tell
+		}
+		if x.enrolled == nil {
+			x.enrolled = map[*kmsg.ProduceRequestTopicPartition]*enrolment{}
+		}
+		x.enrolled[one.at] = &enrolment{guard: guard}
+		asked = append(asked, one)
+		r.Partitions = append(r.Partitions, txn.Partition{Topic: one.part.Topic(), Number: one.part.Number()})
+	}
+	if len(asked) == 0 {
 		return nil
 	}
-	var errs []error
-	var err error
-	if adds {
-		r.Patience = x.s.Txns.Patience()
-		err = x.s.Enroller.Add(ctx, r)
-	} else {
-		errs, err = x.s.Enroller.Verify(ctx, r)
-	}
-	for i, one := range ask {
-		e := err
-		if e == nil && errs != nil {
-			e = errs[i]
-		}
+	errs, err := coordinator(r)
+	for i, one := range asked {
 		is := x.enrolled[one.at]
-		if e != nil {
-			if txnRefused(e) {
-				one.part.DropVerification(r.Producer, is.guard)
-			}
-			is.err = x.notEnrolled(ctx, e)
+		if is.err = err; err == nil && errs != nil {
+			is.err = errs[i]
+		}
+		if txnRefused(is.err) {
+			one.part.DropVerification(r.Producer, is.guard)
 		}
 	}
-	return nil
+	return err
+}
+
+// appendTries is how often a batch is tried whose verification a marker overtakes. One may: that
+// of the transaction before, written between the guard and the coordinator's answer.
+const appendTries = 3
+
+// append appends a partition's records, where they belong to no transaction or to one that the
+// coordinator knows to have the partition.
+func (x *produceCall) append(ctx context.Context, part *replica.Partition, in *kmsg.ProduceRequestTopicPartition) (done log.Appended, wait func(context.Context) error, err error) {
+	a := log.Append{Records: in.Records, Origin: record.Client, RequestVersion: x.req.Version, VerifyTxn: x.verify}
+	for try := 1; ; try++ {
+		if is := x.enrolled[in]; is != nil {
+			if is.err != nil {
+				return done, nil, is.err
+			}
+			a.Guard = is.guard
+		}
+		done, wait, err = part.Append(ctx, a, x.req.Acks)
+		if try == appendTries || !errors.Is(err, log.ErrUnverified) {
+			return done, wait, err
+		}
+		b, _ := transactionalBatch(in.Records)
+		x.join(ctx, []joining{{in, part, b.BaseSequence()}})
+	}
 }
 
 // notEnrolled is what a producer reads of an error of the transaction coordinator: codes that

@@ -26,6 +26,8 @@ type storageHouse struct {
 	t    testing.TB
 	peer *Peer
 	name map[string]metadata.ID
+
+	markers chan struct{} // not nil: a marker waits until it is closed
 }
 
 func newStorageHouse(t testing.TB) *storageHouse {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"time"
 
 	"ottla/broker/metadata"
 	"ottla/coordinator"
@@ -16,6 +17,23 @@ import (
 type Enroller interface {
 	Add(ctx context.Context, r txn.AddRequest) error
 	Verify(ctx context.Context, r txn.AddRequest) ([]error, error) // one error, or nil, for each partition
+	// Await waits, no longer than it is told, until it may be worth to try an Add again that was
+	// answered with ErrConcurrent.
+	Await(ctx context.Context, id string, most time.Duration) error
+}
+
+// untilFree tries again, for a while, what ErrConcurrent was the answer to: the markers of the
+// transaction before are being written. Each time anew from its start, because a guard that was
+// taken before such a marker is void (add.partitions.to.txn.retry.backoff.max.ms; Kafka:
+// ReplicaManager.handleProduceAppend).
+func (s *API) untilFree(ctx context.Context, id string, try func() error) error {
+	for deadline := time.Now().Add(s.Txns.Patience()); ; {
+		err := try()
+		left := time.Until(deadline)
+		if !errors.Is(err, txn.ErrConcurrent) || left <= 0 || s.Enroller.Await(ctx, id, left) != nil {
+			return err
+		}
+	}
 }
 
 // txnCode is the code of an error of the transaction coordinator. Clients of before KIP-588 know a

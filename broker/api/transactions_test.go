@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -131,6 +132,52 @@ func TestStaleMarker(t *testing.T) {
 	req.Markers[0].ProducerEpoch = p.is.Epoch
 	resp = ask[*kmsg.WriteTxnMarkersResponse](t, h.peer, req, 1)
 	same(t, "of a coordinator of the past", resp.Markers[0].Topics[0].Partitions[0].ErrorCode, kerr.TransactionCoordinatorFenced.Code)
+}
+
+// TestMarkerOvertakesAdd: the first requests of a transaction may be there before the markers of
+// the one before are. They wait for those, and then count.
+func TestMarkerOvertakesAdd(t *testing.T) {
+	first := map[string]func(p *producer) int16{
+		"produce": func(p *producer) int16 { return p.send(12, "t", 0, "two") },
+		"offsets": func(p *producer) int16 { return p.commitOffset(5, "g", 2) },
+	}
+	for what, do := range first {
+		t.Run(what+", waiting", func(t *testing.T) {
+			h := newStorageHouse(t)
+			h.topic("t", 1)
+			p := h.transactional("g", true)
+			p.write("t", 0, "one")
+			p.untilFree(func() int16 { return p.commitOffset(5, "g", 1) })
+			h.markers = make(chan struct{})
+			p.finish(true)
+			same(t, "patience is over", do(p), kerr.ConcurrentTransactions.Code)
+			answered := make(chan int16)
+			go func() { answered <- do(p) }()
+			close(h.markers)
+			same(t, "waited", <-answered, 0)
+			p.finish(true)
+			p.settled()
+		})
+		t.Run(what+", overtaken", func(t *testing.T) {
+			h := newStorageHouse(t)
+			h.topic("t", 1)
+			p := h.transactional("g", true)
+			p.write("t", 0, "one")
+			p.untilFree(func() int16 { return p.commitOffset(5, "g", 1) })
+			h.markers = make(chan struct{})
+			p.finish(true)
+			var once sync.Once
+			h.Enroller = overtaken{h.Txns, func() {
+				once.Do(func() {
+					close(h.markers)
+					p.settled()
+				})
+			}}
+			same(t, "error", do(p), 0)
+			p.finish(true)
+			p.settled()
+		})
+	}
 }
 
 func (p *producer) commitOffset(version int16, groupID string, offset int64) int16 {

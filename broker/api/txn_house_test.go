@@ -51,6 +51,12 @@ func (s houseStore) Load(ctx context.Context, shard, epoch int32) iter.Seq2[[]by
 type houseMarkers struct{ h *storageHouse }
 
 func (m houseMarkers) WriteMarker(ctx context.Context, k txn.Marker) []error {
+	if m.h.markers != nil {
+		select {
+		case <-m.h.markers:
+		case <-ctx.Done():
+		}
+	}
 	errs := m.h.WriteMarker(ctx, k)
 	for i, err := range errs {
 		if errors.Is(err, log.ErrInvalidProducerEpoch) {
@@ -58,6 +64,17 @@ func (m houseMarkers) WriteMarker(ctx context.Context, k txn.Marker) []error {
 		}
 	}
 	return errs
+}
+
+// overtaken answers an Add only after a marker, which so overtakes the guard of before.
+type overtaken struct {
+	Enroller
+	marker func()
+}
+
+func (o overtaken) Add(ctx context.Context, r txn.AddRequest) error {
+	o.marker()
+	return o.Enroller.Add(ctx, r)
 }
 
 // houseTopics makes the topics of coordinators, led here.

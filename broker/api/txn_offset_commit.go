@@ -81,8 +81,12 @@ func (s *API) txnOffsetCommit(ctx context.Context, p *Peer, req *kmsg.TxnOffsetC
 	if len(r.Topics) == 0 {
 		return resp, nil
 	}
-	errs, err := s.Groups.CommitTxn(ctx, r, func(ctx context.Context, partition int32) error {
-		return s.enrolGroup(ctx, req, partition)
+	var errs [][]error
+	err := s.untilFree(ctx, req.TransactionalID, func() (err error) {
+		errs, err = s.Groups.CommitTxn(ctx, r, func(ctx context.Context, partition int32) error {
+			return s.enrolGroup(ctx, req, partition)
+		})
+		return err
 	})
 	all := code(ctx, err)
 	if all == kerr.CoordinatorLoadInProgress.Code && req.Version < 2 { // these clients may crash on it (KAFKA-7296)
@@ -107,7 +111,7 @@ func (s *API) enrolGroup(ctx context.Context, req *kmsg.TxnOffsetCommitRequest, 
 	var err error
 	switch {
 	case req.Version >= 5:
-		r.Version, r.Patience = 2, s.Txns.Patience()
+		r.Version = 2
 		err = s.Enroller.Add(ctx, r)
 	case !s.Config.Broker().TransactionPartitionVerificationEnable:
 		return nil

@@ -95,7 +95,7 @@ func (c *cluster) settle(k at, p *partition, unclean bool) (next partition, chan
 		if len(live) == 0 {
 			return next, false, false
 		}
-		next.leader, next.leaderEpoch, next.isr, next.recovery = live[0], 0, live, 0
+		next.leader, next.isr, next.recovery = live[0], live, 0
 		return next, true, false
 	}
 	insync := keep(p.isr, func(id int32) bool { return c.present(id, k) })

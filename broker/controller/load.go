@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"ottla/broker/metadata"
@@ -69,7 +70,11 @@ func (c *Controller) stand(t registry.Tree) error {
 			return err
 		}
 		c.leader.Store(c.o.BrokerID)
-		c.log.Info("elected as controller", "epoch", epoch+1, "topics", state.live, "partitions", state.partitions)
+		level := slog.LevelInfo
+		if len(state.members) < 2 { // nobody else could have been
+			level = slog.LevelDebug
+		}
+		c.log.Log(context.Background(), level, "elected as controller", "epoch", epoch+1, "topics", state.live, "partitions", state.partitions)
 		return nil
 	}
 }

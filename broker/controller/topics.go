@@ -25,6 +25,7 @@ type NewTopic struct {
 	Assignment  [][]int32         // by partition number; nil: automatic, else the two above are -1
 	Configs     map[string]string // checked by the caller
 	ID          metadata.ID       // zero: a random one
+	LeaderEpoch int32             // its partitions' first; above 0 where their logs exist already
 }
 
 // MorePartitions is a topic that shall have more partitions.
@@ -174,16 +175,16 @@ func (c *cluster) createTopic(r rules, n NewTopic, room int, validateOnly bool) 
 		registry.Create(compat.PathTopic(n.Name), compat.TopicNode{ID: id, Partitions: assignment}.Encode(), registry.Persistent),
 		registry.Create(compat.PathPartitions(n.Name), nil, registry.Persistent))
 	for i, replicas := range assignment {
-		s.newPartition(c, t, int32(i), replicas)
+		s.newPartition(c, t, int32(i), replicas, n.LeaderEpoch)
 	}
 	return s, res
 }
 
 // newPartition puts a partition into a topic that the step makes, with its state where a replica
 // is online.
-func (s *step) newPartition(c *cluster, t *topic, n int32, replicas []int32) {
+func (s *step) newPartition(c *cluster, t *topic, n int32, replicas []int32, epoch int32) {
 	k := at{t.name, n}
-	p := partition{replicas: replicas, leader: NoLeader, version: -1}
+	p := partition{replicas: replicas, leader: NoLeader, leaderEpoch: epoch, version: -1}
 	if next, ok, _ := c.settle(k, &p, false); ok {
 		next.controllerEpoch = c.epoch
 		s.ops = append(s.ops, stateOps(k, &next)[1:]...) // the parent of all is there
@@ -283,7 +284,7 @@ func (c *cluster) createPartitions(r rules, m MorePartitions, room int, validate
 	t.partitions = append(slices.Clone(old.partitions), make([]partition, more)...)
 	s := &step{topics: []*topic{&t}}
 	for i, replicas := range assignment {
-		s.newPartition(c, &t, int32(have+i), replicas)
+		s.newPartition(c, &t, int32(have+i), replicas, 0)
 	}
 	s.ops = append([]registry.Op{
 		registry.Set(compat.PathTopic(t.name), t.node().Encode(), t.version),

@@ -140,7 +140,11 @@ func (f *file) commit(tt txn) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("%w: %w", ErrStorage, err)
+	kind := ErrStorage
+	if passing(err) {
+		kind = ErrFull
+	}
+	err = fmt.Errorf("%w: %w", kind, err)
 	if resweep {
 		err = errors.Join(err, f.sweep())
 	}

@@ -281,7 +281,7 @@ func TestFileFull(t *testing.T) {
 	for _, path := range []string{"/a", "/b"} { // the first takes the sweep with it
 		disk.err = syscall.ENOSPC
 		_, err := s.Create(path, nil, Persistent)
-		if !errors.Is(err, ErrStorage) || !errors.Is(err, syscall.ENOSPC) {
+		if !errors.Is(err, ErrFull) || errors.Is(err, ErrStorage) || !errors.Is(err, syscall.ENOSPC) {
 			t.Fatal(err)
 		}
 		if _, err := s.Exists(path, nil); !errors.Is(err, ErrNoNode) {

@@ -22,7 +22,8 @@ var (
 	ErrSessionExpired          = errors.New("session expired")
 	ErrConnectionLoss          = errors.New("connection to the registry lost") // a write may have taken place
 	ErrClosed                  = errors.New("registry closed")
-	ErrStorage                 = errors.New("registry storage failed") // for good; the broker stops
+	ErrStorage                 = errors.New("registry storage failed")                     // for good; the broker stops
+	ErrFull                    = errors.New("no room on the disk for the registry's file") // that write failed, and nothing else
 	ErrInUse                   = errors.New("registry in use by another process")
 )
 

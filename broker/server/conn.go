@@ -46,6 +46,7 @@ type conn struct {
 	cancel   context.CancelFunc
 	stopping atomic.Bool
 	lastUse  atomic.Int64 // when a byte was last read or written, nanoseconds since started
+	waits    atomic.Bool  // a handler runs
 	started  time.Time
 
 	in input // the reader's
@@ -167,6 +168,8 @@ func (c *conn) handle(ctx context.Context, b []byte) (reply protocol.Reply, err 
 			reply, err = protocol.Reply{}, c.panicked(p)
 		}
 	}()
+	c.waits.Store(true)
+	defer c.waits.Store(false)
 	return c.session.Handle(ctx, b)
 }
 
@@ -363,6 +366,16 @@ func (c *conn) expired() error {
 		return errStopped
 	}
 	return nil
+}
+
+// abandoned ends the waiting of a connection whose peer has left: a long poll, or a join, whose
+// answer nobody will read. Until the idle limit is over it may be one that has only finished
+// sending.
+func (c *conn) abandoned() {
+	idle := time.Since(c.started) - time.Duration(c.lastUse.Load())
+	if c.waits.Load() && idle >= c.srv.opts.IdleTimeout && gone(c.nc) {
+		c.cancel()
+	}
 }
 
 // stop has the connection end: its reader after the request in hand, its writer after what is

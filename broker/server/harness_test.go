@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -149,7 +150,7 @@ func closedFor(t *testing.T, s *Server, r closeReason, n uint64) {
 			}
 			t.Fatalf("not closed for %q; closed for %s", closeReasonNames[r], strings.Join(all, ", "))
 		}
-		time.Sleep(time.Millisecond) // there is no event to wait for: the counter is the last thing that happens
+		runtime.Gosched() // there is no event to wait for: the counter is the last thing that happens
 	}
 }
 

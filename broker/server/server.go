@@ -32,6 +32,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// sweepsPerIdle is how often within the idle limit waiting connections are looked at.
+const sweepsPerIdle = 4
+
 // stopGrace is how long answers may take to leave when the server stops.
 const stopGrace = 250 * time.Millisecond
 
@@ -171,10 +174,36 @@ func (s *Server) Run(ctx context.Context) error {
 			s.accept(ctx, k)
 		}()
 	}
+	if s.opts.IdleTimeout > 0 {
+		s.wg.Add(1)
+		go func() {
+			defer s.wg.Done()
+			s.sweep(ctx)
+		}()
+	}
 	<-ctx.Done()
 	s.stop()
 	s.wg.Wait()
 	return nil
+}
+
+// sweep looks for connections that wait for a peer that has left; their readers, which would
+// find out, are busy waiting.
+func (s *Server) sweep(ctx context.Context) {
+	t := time.NewTicker(max(s.opts.IdleTimeout/sweepsPerIdle, time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		s.mu.Lock()
+		for c := range s.conns {
+			c.abandoned()
+		}
+		s.mu.Unlock()
+	}
 }
 
 // stop closes the sockets and has every connection end.

@@ -282,9 +282,11 @@ func TestSenderThatDoesNotRead(t *testing.T) {
 		sent <- nil
 	}()
 	// The reader has stopped when the number of handled requests stands still.
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
 	for last := int32(-1); last != handled.Load() || last < 10; {
 		last = handled.Load()
-		time.Sleep(100 * time.Millisecond)
+		<-look.C
 	}
 	if n := handled.Load(); n > requests/2 {
 		t.Errorf("%d requests were handled while no answer was read", n)
@@ -344,6 +346,27 @@ func TestMaxConnections(t *testing.T) {
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	a.Close()
 	wantFrame(t, c, "y")
+}
+
+// TestAbandoned ends a handler that waits for a peer which has left, once the idle limit is over.
+func TestAbandoned(t *testing.T) {
+	waits, ended := make(chan struct{}), make(chan struct{})
+	o := options(func(ctx context.Context, _ []byte) (protocol.Reply, error) {
+		close(waits)
+		<-ctx.Done()
+		close(ended)
+		return protocol.Reply{}, ctx.Err()
+	})
+	o.IdleTimeout = 20 * time.Millisecond
+	nc := dial(t, start(t, o))
+	nc.Write(frameOf("x"))
+	<-waits
+	nc.Close()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the handler waits on")
+	}
 }
 
 // TestLimitsChange raises a limit that a connection waits for.

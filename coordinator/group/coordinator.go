@@ -98,6 +98,16 @@ func (c *Coordinator) PartitionFor(group string) int32 {
 	return PartitionOf(group, n)
 }
 
+// TopicConfig is the settings that Topic is made with.
+func (c *Coordinator) TopicConfig() map[string]string {
+	o := c.c.Options()
+	return map[string]string{
+		"cleanup.policy":   "compact",
+		"compression.type": "producer",
+		"segment.bytes":    strconv.FormatInt(o.SegmentBytes, 10),
+	}
+}
+
 // EnsureTopic makes Topic if there is none yet.
 func (c *Coordinator) EnsureTopic(ctx context.Context) error {
 	if c.c.Partitions() > 0 {
@@ -109,11 +119,7 @@ func (c *Coordinator) EnsureTopic(ctx context.Context) error {
 		return nil
 	}
 	o := c.c.Options()
-	err := c.c.Topics.EnsureTopic(ctx, Topic, o.Partitions, o.Replication, map[string]string{
-		"cleanup.policy":   "compact",
-		"compression.type": "producer",
-		"segment.bytes":    strconv.FormatInt(o.SegmentBytes, 10),
-	})
+	err := c.c.Topics.EnsureTopic(ctx, Topic, o.Partitions, o.Replication, c.TopicConfig())
 	if err != nil {
 		return fmt.Errorf("%w: %s can't be made: %w", coordinator.ErrNotAvailable, Topic, err)
 	}

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"errors"
 
 	"ottla/coordinator"
 	"ottla/protocol/record"
@@ -180,6 +181,19 @@ func (m *Machine) EndTxn(r TxnEnd, to *coordinator.Ticket) coordinator.Effects {
 // CommitTxn keeps offsets of a transaction. enrolled is asked whether the transaction has the
 // partition of Topic that the group is on, where that is not known yet; its error is the answer.
 func (c *Coordinator) CommitTxn(ctx context.Context, r TxnCommitRequest, enrolled func(ctx context.Context, partition int32) error) ([][]error, error) {
+	for try := 1; ; try++ {
+		errs, err := c.commitTxn(ctx, r, enrolled)
+		if try == commitTries || !errors.Is(err, ErrTxnEnded) {
+			return errs, err
+		}
+	}
+}
+
+// commitTries is how often offsets are tried whose guard a marker overtakes. One may: that of the
+// transaction before, written between the guard and the answer of its coordinator.
+const commitTries = 3
+
+func (c *Coordinator) commitTxn(ctx context.Context, r TxnCommitRequest, enrolled func(ctx context.Context, partition int32) error) ([][]error, error) {
 	shard := c.PartitionFor(r.Group)
 	guard, err := do[uint64](ctx, c, shard, 0, func(m *Machine, _ coordinator.Instant, to *coordinator.Ticket) coordinator.Effects {
 		return m.BeginTxnCommit(r.Producer, r.Epoch, to)

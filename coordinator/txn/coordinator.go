@@ -113,6 +113,18 @@ func (c *Coordinator) PartitionFor(id string) int32 {
 	return coordinator.PartitionOf(id, n)
 }
 
+// TopicConfig is the settings that Topic is made with.
+func (c *Coordinator) TopicConfig() map[string]string {
+	o := c.c.Options()
+	return map[string]string{
+		"cleanup.policy":                 "compact",
+		"compression.type":               "uncompressed",
+		"min.insync.replicas":            strconv.FormatInt(o.MinISR, 10),
+		"segment.bytes":                  strconv.FormatInt(o.SegmentBytes, 10),
+		"unclean.leader.election.enable": "false",
+	}
+}
+
 // EnsureTopic makes Topic if there is none yet.
 func (c *Coordinator) EnsureTopic(ctx context.Context) error {
 	if c.c.Partitions() > 0 {
@@ -124,13 +136,7 @@ func (c *Coordinator) EnsureTopic(ctx context.Context) error {
 		return nil
 	}
 	o := c.c.Options()
-	err := c.c.Topics.EnsureTopic(ctx, Topic, o.Partitions, o.Replication, map[string]string{
-		"cleanup.policy":                 "compact",
-		"compression.type":               "uncompressed",
-		"min.insync.replicas":            strconv.FormatInt(o.MinISR, 10),
-		"segment.bytes":                  strconv.FormatInt(o.SegmentBytes, 10),
-		"unclean.leader.election.enable": "false",
-	})
+	err := c.c.Topics.EnsureTopic(ctx, Topic, o.Partitions, o.Replication, c.TopicConfig())
 	if err != nil {
 		return fmt.Errorf("%w: %s can't be made: %w", coordinator.ErrNotAvailable, Topic, err)
 	}
@@ -182,6 +188,14 @@ func (c *Coordinator) Init(ctx context.Context, r InitRequest) (Producer, error)
 func (c *Coordinator) Add(ctx context.Context, r AddRequest) error {
 	_, err := do[any](ctx, c, r.ID, func(m *Machine, now coordinator.Instant, to *coordinator.Ticket) coordinator.Effects {
 		return m.Add(now, r, to)
+	})
+	return err
+}
+
+// Await waits, no longer than it is told, until a transactional id is free to be changed.
+func (c *Coordinator) Await(ctx context.Context, id string, most time.Duration) error {
+	_, err := do[any](ctx, c, id, func(m *Machine, now coordinator.Instant, to *coordinator.Ticket) coordinator.Effects {
+		return m.Await(now, id, most, to)
 	})
 	return err
 }

@@ -164,7 +164,7 @@ func TestMarkersAreWrittenUntilAllAre(t *testing.T) {
 		h.set(func() { h.refuse = nil })
 		time.Sleep(2 * time.Second)
 		want(t, "state", h.stateOf("id"), CompleteCommit)
-		want(t, "none is written any more", len(h.endings), 0)
+		want(t, "none is written any more", h.unfinished(), 0)
 	})
 }
 

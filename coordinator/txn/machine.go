@@ -56,13 +56,13 @@ type entry struct {
 	pending bool          // a record is written and not yet committed
 	due     time.Duration // Ongoing: when its time is up, by Instant.Mono
 	clock   *alarm        // for due, and to try again what failed
-	waiting []*waiter     // partitions to be added once the id is free, in order
+	waiting []*waiter     // requests that wait for the id to be free, in order
 }
 
 // waiter is a request that waits for the id to be free.
 type waiter struct {
-	r     AddRequest
 	to    *coordinator.Ticket
+	then  func(coordinator.Instant) coordinator.Effects // what it waits for
 	clock *alarm
 }
 
@@ -287,8 +287,7 @@ func (m *Machine) resume(now coordinator.Instant, e *entry) (out coordinator.Eff
 			break
 		}
 		m.alarms.cancel(w.clock)
-		w.r.Patience = 0
-		one := m.Add(now, w.r, w.to)
+		one := w.then(now)
 		out.Answers = append(out.Answers, one.Answers...)
 		if len(one.Records) > 0 {
 			out.Records, out.Then = one.Records, one.Then

@@ -25,9 +25,12 @@ func (c *Coordinator) register(reg prometheus.Registerer) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "kafka", Subsystem: "coordinator_transaction_transactionmarkerchannelmanager", Name: "pending_transactions",
 		Help: "Decided transactions whose markers are being written.",
-	}, func() float64 {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return float64(len(c.endings))
-	}))
+	}, func() float64 { return float64(c.unfinished()) }))
+}
+
+// unfinished counts the transactions whose markers are being written.
+func (c *Coordinator) unfinished() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.endings)
 }

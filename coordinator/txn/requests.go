@@ -109,13 +109,13 @@ func (m *Machine) Add(now coordinator.Instant, r AddRequest, to *coordinator.Tic
 	case e == nil:
 		return reply(to, nil, ErrProducerID)
 	case e.pending:
-		return m.wait(now, e, r, to)
+		return m.addLater(now, e, r, to)
 	case e.producer != r.Producer:
 		return reply(to, nil, ErrProducerID)
 	case e.epoch != r.Epoch || e.epoch == math.MaxInt16: // the last epoch is for fencing
 		return reply(to, nil, ErrFenced)
 	case e.state.prepared():
-		return m.wait(now, e, r, to)
+		return m.addLater(now, e, r, to)
 	}
 	all := slices.Concat(e.partitions, r.Partitions)
 	slices.SortFunc(all, comparePartitions)
@@ -131,17 +131,37 @@ func (m *Machine) Add(now coordinator.Instant, r AddRequest, to *coordinator.Tic
 	return m.change(e, next, coordinator.Answer{To: to})
 }
 
-// wait keeps a request until the id is free or its patience is over.
-func (m *Machine) wait(now coordinator.Instant, e *entry, r AddRequest, to *coordinator.Ticket) coordinator.Effects {
+// addLater is Add for an id that is busy.
+func (m *Machine) addLater(now coordinator.Instant, e *entry, r AddRequest, to *coordinator.Ticket) coordinator.Effects {
 	if r.Patience <= 0 {
 		return reply(to, nil, ErrConcurrent)
 	}
-	w := &waiter{r: r, to: to}
+	patience := r.Patience
+	r.Patience = 0
+	return m.wait(now, e, patience, to, func(now coordinator.Instant) coordinator.Effects { return m.Add(now, r, to) })
+}
+
+// Await is answered once the id is free, or with ErrConcurrent when the patience is over. It is
+// for those who must look at something else before they try to Add again.
+func (m *Machine) Await(now coordinator.Instant, id string, patience time.Duration, to *coordinator.Ticket) coordinator.Effects {
+	e := m.ids[id]
+	switch {
+	case e == nil || !e.busy():
+		return reply(to, nil, nil)
+	case patience <= 0:
+		return reply(to, nil, ErrConcurrent)
+	}
+	return m.wait(now, e, patience, to, func(coordinator.Instant) coordinator.Effects { return reply(to, nil, nil) })
+}
+
+// wait keeps a request until the id is free or its patience is over.
+func (m *Machine) wait(now coordinator.Instant, e *entry, patience time.Duration, to *coordinator.Ticket, then func(coordinator.Instant) coordinator.Effects) coordinator.Effects {
+	w := &waiter{to: to, then: then}
 	w.clock = newAlarm(func(coordinator.Instant) coordinator.Effects {
 		e.waiting = slices.DeleteFunc(e.waiting, func(x *waiter) bool { return x == w })
 		return reply(to, nil, ErrConcurrent)
 	})
-	m.alarms.set(w.clock, now.Mono+r.Patience)
+	m.alarms.set(w.clock, now.Mono+patience)
 	e.waiting = append(e.waiting, w)
 	return coordinator.Effects{}
 }

@@ -3,6 +3,7 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -80,7 +81,15 @@ func (osFS) Lock(name string) (io.Closer, error) {
 		}
 		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
 	}
-	return f, nil
+	return heldLock{f}, nil
+}
+
+// heldLock is a locked file. It is unlocked before it is closed: a process that is being started
+// has the descriptor too until it runs its program, and with it the lock.
+type heldLock struct{ *os.File }
+
+func (l heldLock) Close() error {
+	return errors.Join(unlock(int(l.Fd())), l.File.Close())
 }
 
 // osFile is one descriptor. Whoever closes it makes sure that nobody uses it any more, as the

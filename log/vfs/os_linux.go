@@ -16,6 +16,11 @@ func lock(fd int) error {
 	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 }
 
+// unlock gives up the lock also for those who have the open file by inheritance.
+func unlock(fd int) error {
+	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
+}
+
 func (osFS) syncAll(dir string) (bool, error) {
 	d, err := os.Open(dir)
 	if err != nil {

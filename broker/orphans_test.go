@@ -1,0 +1,119 @@
+package broker
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// running starts a broker on a directory and gives a client of it; stop ends both.
+func running(t *testing.T, dir string) (client *kgo.Client, stop func()) {
+	t.Helper()
+	ready := make(chan struct{})
+	b, err := New(Options{
+		Settings: map[string]string{"log.dirs": dir, "listeners": "PLAINTEXT://127.0.0.1:0"},
+		Ready:    func(Ready) { close(ready) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	<-ready
+	client, err = kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0].Addr.String()), kgo.AllowAutoTopicCreation(),
+		kgo.DefaultProduceTopic("kept"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, func() {
+		client.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func produce(t *testing.T, c *kgo.Client, value string) {
+	t.Helper()
+	if err := c.ProduceSync(t.Context(), kgo.StringRecord(value)).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func topicID(t *testing.T, c *kgo.Client, name string) kadm.TopicID {
+	t.Helper()
+	topics, err := kadm.NewClient(c).ListTopics(t.Context(), name)
+	if err != nil || topics[name].Err != nil {
+		t.Fatal(err, topics[name].Err)
+	}
+	return topics[name].ID
+}
+
+// TestRegistryLost: the topics come back from their logs, with their ids and their records, and
+// what is written then follows them.
+func TestRegistryLost(t *testing.T) {
+	dir := t.TempDir()
+	c, stop := running(t, dir)
+	produce(t, c, "a")
+	id := topicID(t, c, "kept")
+	stop()
+	if err := os.Remove(filepath.Join(dir, registryFile)); err != nil {
+		t.Fatal(err)
+	}
+	c, stop = running(t, dir)
+	defer stop()
+	if now := topicID(t, c, "kept"); now != id {
+		t.Errorf("topic id %v, was %v", now, id)
+	}
+	produce(t, c, "b")
+	c.AddConsumeTopics("kept")
+	var got []string
+	for len(got) < 2 {
+		f := c.PollFetches(t.Context())
+		if err := f.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range f.Records() {
+			got = append(got, string(r.Value))
+		}
+	}
+	if strings.Join(got, " ") != "a b" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestLogWithoutTopic: beside topics that are known it is set aside, and a new topic of its name
+// can be made.
+func TestLogWithoutTopic(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	c, stop := running(t, other)
+	produce(t, c, "old")
+	stop()
+	c, stop = running(t, dir)
+	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 1, 1, nil, "another"); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := os.Rename(filepath.Join(other, "kept-0"), filepath.Join(dir, "kept-0")); err != nil {
+		t.Fatal(err)
+	}
+	c, stop = running(t, dir)
+	defer stop()
+	aside, err := filepath.Glob(filepath.Join(dir, "kept-0.*-stray"))
+	if err != nil || len(aside) != 1 {
+		t.Errorf("set aside: %v, %v", aside, err)
+	}
+	produce(t, c, "new")
+	c.AddConsumeTopics("kept")
+	f := c.PollFetches(t.Context())
+	if r := f.Records(); f.Err() != nil || len(r) != 1 || string(r[0].Value) != "new" {
+		t.Errorf("%v, %v", f.Err(), r)
+	}
+}
