@@ -140,7 +140,7 @@ func (m *Manager) loadLog(d *dir, topic string, partition int32) *Log {
 	var damage *Damage
 	if errors.As(err, &damage) {
 		m.logger.Error("a partition is offline: its log is damaged", "partition", l.label,
-			"file", damage.File, "position", damage.Position, "reason", damage.Reason)
+			"file", damage.File, "position", damage.Position, "reason", damage.Reason, "help", damage.help(l))
 	} else {
 		m.logger.Error("a partition is offline: its log cannot be opened", "partition", l.label, "err", err)
 	}

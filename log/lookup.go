@@ -17,8 +17,11 @@ func (l *Log) OffsetForTime(ts, limit int64) (offset, time int64, epoch int32, f
 			if i < len(list)-1 && list[i+1].base <= start {
 				continue
 			}
-			if s.base >= limit || s.size.Load() == 0 {
+			if s.base >= limit {
 				break
+			}
+			if s.size.Load() == 0 {
+				continue
 			}
 			// As Kafka, a segment without timestamps counts as of the time of its file.
 			if largest, err := s.largestTime(); err != nil {

@@ -201,6 +201,10 @@ func (w *world) truncate() error {
 	if err := w.l.TruncateTo(to); err != nil {
 		return err
 	}
+	if end := w.l.End(); w.holes && end > next.end() && end <= to { // a segment began in the hole
+		next.upto, next.start = end, min(s.start, end)
+		w.past[len(w.past)-1] = next
+	}
 	if w.fs.taken == nil {
 		w.past = w.past[len(w.past)-1:]
 	}

@@ -17,7 +17,9 @@ import (
 // The model of a log is the list of its batches, byte for byte as they have to be stored.
 // Random operations are done to both; at any operation of the file system the world may end,
 // by kill -9 or by a power failure, and what a new process then opens must be a state that the
-// model has been in since what was flushed last, cut at any batch.
+// model has been in since what was flushed last, cut at any batch. A power failure may besides
+// have taken, of what was not flushed, the end of any segment, also where the next one is there:
+// that leaves a hole, as in Kafka.
 //
 // One seed is one run: go test ./log -run TestModel -seed N
 
@@ -49,13 +51,14 @@ type state struct {
 	begin   int64
 	batches []record.Batch
 	start   int64
+	upto    int64 // where an empty last segment begins, behind a hole
 }
 
 func (s state) end() int64 {
 	if n := len(s.batches); n > 0 {
-		return s.batches[n-1].NextOffset()
+		return max(s.batches[n-1].NextOffset(), s.upto)
 	}
-	return s.begin
+	return max(s.begin, s.upto)
 }
 
 func (s state) with(b record.Batch) state {
@@ -70,6 +73,9 @@ func (s state) cut(offset int64) state {
 		n--
 	}
 	s.batches = s.batches[:n:n]
+	if s.upto > offset {
+		s.upto = 0
+	}
 	s.start = min(s.start, s.end())
 	return s
 }
@@ -87,6 +93,7 @@ type world struct {
 	past    []state // states since the last one that is known to be durable; the last is now
 	durable int64   // everything below is flushed
 	blind   bool    // what transactions began before the first batch is not known
+	holes   bool    // a power failure has left one
 	highest int64   // the log start was once here
 	epoch   int32
 	seqs    map[int64]int32 // next sequence of each producer
@@ -233,11 +240,11 @@ func (w *world) live(last bool) error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	return w.reopened()
+	return w.reopened(power)
 }
 
 // reopened finds the state that is there in the past, and goes on from it.
-func (w *world) reopened() error {
+func (w *world) reopened(power bool) error {
 	l := w.l
 	got, err := rawBatches(l)
 	if err != nil {
@@ -252,17 +259,8 @@ func (w *world) reopened() error {
 		w.past = append([]state{{begin: l.End(), start: l.End()}}, w.past...)
 	}
 	for _, s := range slices.Backward(w.past) {
-		c := s.cut(l.End())
-		if c.end() != l.End() || l.Start() > s.start && l.Start() > c.end() {
-			continue
-		}
-		var want []byte
-		for _, b := range c.batches {
-			if b.LastOffset() >= l.Start() {
-				want = append(want, b...)
-			}
-		}
-		if !bytes.Equal(got, want) {
+		c, ok := w.left(s, got, power)
+		if !ok || l.Start() > s.start && l.Start() > c.end() {
 			continue
 		}
 		c.start = l.Start()
@@ -274,6 +272,56 @@ func (w *world) reopened() error {
 		return w.compare(l)
 	}
 	return fmt.Errorf("[%d, %d) is none of the %d states of the past (the last is [%d, %d)): %v", l.Start(), l.End(), len(w.past), w.is().start, w.is().end(), offsets(got))
+}
+
+// left is what the log has of a state. ok: all that it has is of it, and what it lacks a crash may
+// have taken.
+func (w *world) left(s state, got []byte, power bool) (c state, ok bool) {
+	list, end := w.l.segments(), w.l.End()
+	bases, there := map[int64]bool{}, map[int64]bool{}
+	for _, s := range list {
+		bases[s.base] = true
+	}
+	w.l.walk(list, 0, end, func(_ *segment, sc *scanner) error {
+		there[sc.head.BaseOffset()] = true
+		return nil
+	})
+	c = s.cut(end)
+	batches := c.batches
+	c.batches = nil
+	lacks, holes, blind := false, w.holes, false
+	for _, b := range batches {
+		switch {
+		case b.LastOffset() >= w.l.Start() && bytes.HasPrefix(got, b):
+			got = got[len(b):]
+		case b.LastOffset() < w.l.Start() && (there[b.BaseOffset()] || b.BaseOffset() < list[0].base):
+		case !power || b.LastOffset() < w.durable:
+			return c, false
+		default:
+			lacks, holes = true, true
+			blind = blind || b.LastOffset() < w.l.Start()
+			continue
+		}
+		if lacks && !bases[b.BaseOffset()] {
+			return c, false
+		}
+		lacks = false
+		c.batches = append(c.batches, b)
+	}
+	if len(c.batches) == 0 && blind {
+		c.begin = end
+	}
+	if c.end() != end {
+		if !power && !holes || c.end() > end || s.end() < end || !bases[end] {
+			return c, false
+		}
+		c.upto, holes = end, true
+	}
+	if len(got) > 0 {
+		return c, false
+	}
+	w.holes, w.blind = holes, w.blind || blind
+	return c, true
 }
 
 func offsets(data []byte) (list []string) {
@@ -292,7 +340,7 @@ func rawBatches(l *Log) ([]byte, error) {
 			return nil, err
 		}
 		if c.Range == nil {
-			return nil, fmt.Errorf("nothing at %d of %d", from, l.End())
+			return all, nil // an empty segment behind a hole, or the caller sees what is missing
 		}
 		b := make([]byte, c.Range.Len())
 		_, err = c.Range.ReadAt(b, 0)

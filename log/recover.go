@@ -29,7 +29,8 @@ type loader struct {
 // load opens the log (Kafka's LogLoader). After a clean stop the recovery point is the log's
 // end, and only that is looked at. Otherwise everything behind the recovery point is read and
 // its checksums compared; the log is cut at the first entry that is not whole. What is wrong
-// before the recovery point was there once and is damage.
+// before the recovery point was there once and is damage. Segments that are whole are kept, also
+// behind one that is missing, empty or too short, which leaves a hole in the offsets.
 func (l *Log) load(point int64, known bool, start, high int64) error {
 	ld := &loader{l: l, point: point}
 	if err := ld.files(); err != nil {
@@ -119,7 +120,9 @@ func (ld *loader) quick(known bool) (end int64, ok bool, err error) {
 	}
 	pos := int64(0)
 	if size > smallSegment {
-		if pos, err = s.position(1<<63 - 1); err != nil {
+		if pos, err = s.position(1<<63 - 1); errors.Is(err, ErrDamaged) {
+			return 0, false, nil // the file goes on behind what the indexes know
+		} else if err != nil {
 			return 0, false, err
 		}
 	}
@@ -175,15 +178,16 @@ func (ld *loader) recover() (int64, error) {
 	// The segment that ends at the recovery point may not have had its indexes flushed.
 	for i := floor(ld.list, ld.point-1); i < len(ld.list); i++ {
 		s := ld.list[i]
-		if i > 0 && s.base != end && (s.base < end || s.base > ld.point && !ld.l.options().CleanupCompact) {
-			// The segment before was not flushed, and a crash took its end or let a newer one
-			// stand beside it. Only compaction leaves holes.
-			if s.base < ld.point {
-				return 0, &Damage{s.path(logSuffix), 0, fmt.Sprintf("the segment before ends at offset %d", end)}
-			}
-			if end >= ld.point && started {
-				return end, errors.Join(ld.cut(i), ld.follow(end))
-			}
+		switch {
+		case !started || s.base == end:
+		case s.base < ld.point && s.base < end:
+			return 0, &Damage{s.path(logSuffix), 0, fmt.Sprintf("the segment before ends at offset %d", end)}
+		case s.base < end: // a crash let a newer one stand beside one that was given up
+			return end, errors.Join(ld.cut(i), ld.follow(end))
+		case !l.options().CleanupCompact:
+			// A segment between them is gone or empty, or the one before was not flushed, and a
+			// crash took its end. Nothing is torn: what follows is kept, as by Kafka.
+			l.m.logger.Warn("records are missing between two segments", "partition", l.label, "from", end, "to", s.base)
 		}
 		started = true
 		end = max(end, s.base)
