@@ -49,8 +49,7 @@ func logOptions(b *Broker, fs vfs.FS, dirs *log.Dirs, clusterID string, reg prom
 		InitialTaskDelay:    max(ms(c.LogInitialTaskDelayMs), 1),
 		ProducerExpiry:      func() time.Duration { return ms(b.config.Broker().ProducerIDExpirationMs) },
 		ProducerExpiryCheck: ms(c.ProducerIDExpirationCheckIntervalMs),
-		OnDirFailure: func(path string, err error) {
-			b.log.Error("log directory is offline", "dir", path, "err", err)
+		OnDirFailure: func(path string, _ error) {
 			if b.replicas != nil { // else the start finds the logs offline by itself
 				b.replicas.DirFailed(path)
 			}

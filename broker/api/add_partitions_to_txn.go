@@ -40,38 +40,32 @@ func (s *API) addPartitionsToTxn(ctx context.Context, p *Peer, req *kmsg.AddPart
 	for i := range req.Transactions {
 		in := &req.Transactions[i]
 		r := txn.AddRequest{ID: in.TransactionalID, Producer: in.ProducerID, Epoch: in.ProducerEpoch, Version: 2, Patience: patience}
-		for _, t := range in.Topics {
-			for _, n := range t.Partitions {
-				r.Partitions = append(r.Partitions, txn.Partition{Topic: t.Topic, Number: n})
-			}
-		}
-		codes := missingPartitions(pic, r.Partitions)
-		if codes == nil {
-			codes = s.addOrVerify(ctx, r, in.VerifyOnly)
-		}
 		out := kmsg.NewAddPartitionsToTxnResponseTransaction()
 		out.TransactionalID = in.TransactionalID
 		out.Topics = make([]kmsg.AddPartitionsToTxnResponseTransactionTopic, 0, len(in.Topics))
+		var codes []*int16 // where the answers to r's partitions belong
 		for _, t := range in.Topics {
 			rt := kmsg.NewAddPartitionsToTxnResponseTransactionTopic()
 			rt.Topic = t.Topic
-			rt.Partitions = make([]kmsg.AddPartitionsToTxnResponseTransactionTopicPartition, 0, len(t.Partitions))
-			for _, n := range t.Partitions {
-				rp := kmsg.NewAddPartitionsToTxnResponseTransactionTopicPartition()
-				rp.Partition, rp.ErrorCode = n, codes[0]
-				codes = codes[1:]
-				rt.Partitions = append(rt.Partitions, rp)
+			rt.Partitions = make([]kmsg.AddPartitionsToTxnResponseTransactionTopicPartition, len(t.Partitions))
+			for j, n := range t.Partitions {
+				rp := &rt.Partitions[j]
+				*rp = kmsg.NewAddPartitionsToTxnResponseTransactionTopicPartition()
+				rp.Partition = n
+				r.Partitions, codes = append(r.Partitions, txn.Partition{Topic: t.Topic, Number: n}), append(codes, &rp.ErrorCode)
 			}
 			out.Topics = append(out.Topics, rt)
+		}
+		if !refuseMissing(pic, r.Partitions, codes) {
+			s.addOrVerify(ctx, r, in.VerifyOnly, codes)
 		}
 		resp.Transactions = append(resp.Transactions, out)
 	}
 	return resp, nil
 }
 
-// addOrVerify gives a code for each partition.
-func (s *API) addOrVerify(ctx context.Context, r txn.AddRequest, verifyOnly bool) []int16 {
-	codes := make([]int16, len(r.Partitions))
+// addOrVerify gives a code to each partition.
+func (s *API) addOrVerify(ctx context.Context, r txn.AddRequest, verifyOnly bool, codes []*int16) {
 	var errs []error
 	var err error
 	if verifyOnly {
@@ -80,73 +74,62 @@ func (s *API) addOrVerify(ctx context.Context, r txn.AddRequest, verifyOnly bool
 		err = s.Txns.Add(ctx, r)
 	}
 	all := code(ctx, err)
-	for i := range codes {
-		codes[i] = all
+	for i, at := range codes {
+		*at = all
 		if errs != nil {
-			codes[i] = code(ctx, errs[i])
+			*at = code(ctx, errs[i])
 		}
 	}
-	return codes
 }
 
-// missingPartitions gives a code for each partition if one of them does not exist, else nil.
-func missingPartitions(pic *metadata.Picture, all []txn.Partition) (codes []int16) {
+// refuseMissing gives a code to each partition if one of them does not exist, and says whether
+// that is so.
+func refuseMissing(pic *metadata.Picture, all []txn.Partition, codes []*int16) (refused bool) {
 	for i, p := range all {
-		if hasPartition(pic, p.Topic, p.Number) {
-			continue
+		*codes[i] = kerr.OperationNotAttempted.Code
+		if !hasPartition(pic, p.Topic, p.Number) {
+			*codes[i], refused = kerr.UnknownTopicOrPartition.Code, true
 		}
-		if codes == nil {
-			codes = make([]int16, len(all))
-			for j := range codes {
-				codes[j] = kerr.OperationNotAttempted.Code
-			}
-		}
-		codes[i] = kerr.UnknownTopicOrPartition.Code
 	}
-	return codes
+	return refused
 }
 
 func (s *API) addPartitionsOfClient(ctx context.Context, p *Peer, req *kmsg.AddPartitionsToTxnRequest, resp *kmsg.AddPartitionsToTxnResponse) *kmsg.AddPartitionsToTxnResponse {
 	r := txn.AddRequest{ID: req.TransactionalID, Producer: req.ProducerID, Epoch: req.ProducerEpoch, Patience: s.Txns.Patience()}
-	var codes []int16
+	var codes []*int16 // where the answers to r's partitions belong
 	failed := false
 	pic := s.Meta.Load()
+	resp.Topics = make([]kmsg.AddPartitionsToTxnResponseTopic, 0, len(req.Topics))
 	for _, t := range req.Topics {
 		may := !internalTopic(t.Topic) && s.allowed(p, auth.Write, auth.Topic, t.Topic)
-		for _, n := range t.Partitions {
-			c := kerr.OperationNotAttempted.Code
+		rt := kmsg.NewAddPartitionsToTxnResponseTopic()
+		rt.Topic = t.Topic
+		rt.Partitions = make([]kmsg.AddPartitionsToTxnResponseTopicPartition, len(t.Partitions))
+		for j, n := range t.Partitions {
+			rp := &rt.Partitions[j]
+			*rp = kmsg.NewAddPartitionsToTxnResponseTopicPartition()
+			rp.Partition, rp.ErrorCode = n, kerr.OperationNotAttempted.Code
 			switch {
 			case !may:
-				c, failed = kerr.TopicAuthorizationFailed.Code, true
+				rp.ErrorCode, failed = kerr.TopicAuthorizationFailed.Code, true
 			case !hasPartition(pic, t.Topic, n):
-				c, failed = kerr.UnknownTopicOrPartition.Code, true
+				rp.ErrorCode, failed = kerr.UnknownTopicOrPartition.Code, true
 			}
-			codes = append(codes, c)
-			r.Partitions = append(r.Partitions, txn.Partition{Topic: t.Topic, Number: n})
+			r.Partitions, codes = append(r.Partitions, txn.Partition{Topic: t.Topic, Number: n}), append(codes, &rp.ErrorCode)
 		}
+		resp.Topics = append(resp.Topics, rt)
 	}
-	all := int16(-1)
+	var all int16
 	switch {
 	case !s.allowed(p, auth.Write, auth.TransactionalID, req.TransactionalID):
 		all = kerr.TransactionalIDAuthorizationFailed.Code
-	case !failed:
+	case failed: // each partition has its code
+		return resp
+	default:
 		all = txnCode(ctx, s.Txns.Add(ctx, r), req.Version >= 2)
 	}
-	resp.Topics = make([]kmsg.AddPartitionsToTxnResponseTopic, 0, len(req.Topics))
-	for _, t := range req.Topics {
-		rt := kmsg.NewAddPartitionsToTxnResponseTopic()
-		rt.Topic = t.Topic
-		rt.Partitions = make([]kmsg.AddPartitionsToTxnResponseTopicPartition, 0, len(t.Partitions))
-		for _, n := range t.Partitions {
-			rp := kmsg.NewAddPartitionsToTxnResponseTopicPartition()
-			rp.Partition, rp.ErrorCode = n, all
-			if all < 0 {
-				rp.ErrorCode = codes[0]
-			}
-			codes = codes[1:]
-			rt.Partitions = append(rt.Partitions, rp)
-		}
-		resp.Topics = append(resp.Topics, rt)
+	for _, at := range codes {
+		*at = all
 	}
 	return resp
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"ottla/broker/auth"
-	"ottla/broker/metadata"
 	"ottla/coordinator/group"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,88 +22,42 @@ import (
 func (s *API) offsetCommit(ctx context.Context, p *Peer, req *kmsg.OffsetCommitRequest) (*kmsg.OffsetCommitResponse, error) {
 	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
 	resp.Topics = make([]kmsg.OffsetCommitResponseTopic, 0, len(req.Topics))
-	groupAllowed := s.allowed(p, auth.Read, auth.Group, req.Group)
-	pic := s.Meta.Load()
-	r := group.CommitRequest{
-		Group: req.Group, MemberID: req.MemberID, InstanceID: req.InstanceID, Generation: req.Generation,
-		NewErrors: req.Version >= 9, Retention: -1,
+	c := commitment{api: s, peer: p, byID: req.Version >= 10, picture: s.Meta.Load()}
+	if !s.allowed(p, auth.Read, auth.Group, req.Group) {
+		c.refused = kerr.GroupAuthorizationFailed.Code
 	}
-	if req.Version >= 2 && req.Version <= 4 && req.RetentionTimeMillis >= 0 {
-		r.Retention = time.Duration(min(req.RetentionTimeMillis, maxRetentionMillis)) * time.Millisecond
-	}
-	type spot struct{ topic, partition int }
-	var spots [][]spot // where the answers to r's partitions belong
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		rt := kmsg.NewOffsetCommitResponseTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
-		rt.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, 0, len(t.Partitions))
-		topic, missing := topicOf(pic, req.Version >= 10, t.Topic, t.TopicID)
-		name := t.Topic
-		if topic != nil {
-			name = topic.Name
-		}
-		topicAllowed := groupAllowed && s.allowed(p, auth.Read, auth.Topic, name)
-		ct := group.CommitTopic{Name: name}
-		if topic != nil {
-			ct.ID = topic.ID
-		}
-		var mine []spot
+		rt.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(t.Partitions))
+		c.begin(t.Topic, t.TopicID)
 		for j := range t.Partitions {
-			in := &t.Partitions[j]
-			rp := kmsg.NewOffsetCommitResponseTopicPartition()
+			in, rp := &t.Partitions[j], &rt.Partitions[j]
+			*rp = kmsg.NewOffsetCommitResponseTopicPartition()
 			rp.Partition = in.Partition
-			switch {
-			case !groupAllowed:
-				rp.ErrorCode = kerr.GroupAuthorizationFailed.Code
-			case topic == nil && req.Version >= 10:
-				rp.ErrorCode = missing
-			case !topicAllowed:
-				rp.ErrorCode = kerr.TopicAuthorizationFailed.Code
-			case topic == nil || in.Partition < 0 || int(in.Partition) >= len(topic.Partitions):
-				rp.ErrorCode = kerr.UnknownTopicOrPartition.Code
-			default:
-				c := group.CommitPartition{Partition: in.Partition, Offset: in.Offset, LeaderEpoch: in.LeaderEpoch, Time: -1}
-				if req.Version == 1 {
-					c.Time = in.Timestamp
-				}
-				if in.Metadata != nil {
-					c.Metadata = *in.Metadata
-				}
-				ct.Partitions = append(ct.Partitions, c)
-				mine = append(mine, spot{i, j})
+			o := group.CommitPartition{Partition: in.Partition, Offset: in.Offset, LeaderEpoch: in.LeaderEpoch, Time: -1}
+			if req.Version == 1 {
+				o.Time = in.Timestamp
 			}
-			rt.Partitions = append(rt.Partitions, rp)
-		}
-		if len(mine) > 0 {
-			r.Topics, spots = append(r.Topics, ct), append(spots, mine)
+			c.add(o, in.Metadata, &rp.ErrorCode)
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}
-	if len(r.Topics) == 0 {
+	if len(c.topics) == 0 {
 		return resp, nil
 	}
-	errs, err := s.Groups.Commit(ctx, r)
-	all := code(ctx, err)
-	for i, mine := range spots {
-		for j, at := range mine {
-			rp := &resp.Topics[at.topic].Partitions[at.partition]
-			if rp.ErrorCode = all; err == nil {
-				rp.ErrorCode = code(ctx, errs[i][j])
-			}
-		}
+	r := group.CommitRequest{
+		Group: req.Group, MemberID: req.MemberID, InstanceID: req.InstanceID, Generation: req.Generation,
+		NewErrors: req.Version >= 9, Retention: -1, Topics: c.topics,
 	}
+	if req.Version >= 2 && req.Version <= 4 && req.RetentionTimeMillis >= 0 {
+		r.Retention = time.Duration(min(req.RetentionTimeMillis, maxRetentionMillis)) * time.Millisecond
+	}
+	errs, err := s.Groups.Commit(ctx, r)
+	c.answer(ctx, code(ctx, err), errs)
 	return resp, nil
 }
 
 // maxRetentionMillis keeps a client's retention within what a Duration holds.
 const maxRetentionMillis = int64(1<<63-1) / int64(time.Millisecond)
-
-// topicOf finds a topic by its name, or by its id where a version has ids; the code is for one
-// that is not there.
-func topicOf(pic *metadata.Picture, byID bool, name string, id [16]byte) (*metadata.Topic, int16) {
-	if byID {
-		return pic.ByID[id], kerr.UnknownTopicID.Code
-	}
-	return pic.Topics[name], kerr.UnknownTopicOrPartition.Code
-}

@@ -22,64 +22,35 @@ import (
 func (s *API) txnOffsetCommit(ctx context.Context, p *Peer, req *kmsg.TxnOffsetCommitRequest) (*kmsg.TxnOffsetCommitResponse, error) {
 	resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
 	resp.Topics = make([]kmsg.TxnOffsetCommitResponseTopic, 0, len(req.Topics))
-	refused := int16(0)
+	c := commitment{api: s, peer: p, byID: req.Version >= 6, picture: s.Meta.Load()}
 	switch {
 	case !s.allowed(p, auth.Write, auth.TransactionalID, req.TransactionalID):
-		refused = kerr.TransactionalIDAuthorizationFailed.Code
+		c.refused = kerr.TransactionalIDAuthorizationFailed.Code
 	case !s.allowed(p, auth.Read, auth.Group, req.Group):
-		refused = kerr.GroupAuthorizationFailed.Code
+		c.refused = kerr.GroupAuthorizationFailed.Code
 	}
-	pic := s.Meta.Load()
-	r := group.TxnCommitRequest{Producer: req.ProducerID, Epoch: req.ProducerEpoch, CommitRequest: group.CommitRequest{
-		Group: req.Group, MemberID: req.MemberID, InstanceID: req.InstanceID, Generation: req.Generation, Retention: -1,
-	}}
-	if req.Version < 3 {
-		r.Generation = -1
-	}
-	type spot struct{ topic, partition int }
-	var spots [][]spot // where the answers to r's partitions belong
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		rt := kmsg.NewTxnOffsetCommitResponseTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
-		rt.Partitions = make([]kmsg.TxnOffsetCommitResponseTopicPartition, 0, len(t.Partitions))
-		topic, missing := topicOf(pic, req.Version >= 6, t.Topic, t.TopicID)
-		ct := group.CommitTopic{Name: t.Topic}
-		if topic != nil {
-			ct.Name, ct.ID = topic.Name, topic.ID
-		}
-		may := refused == 0 && s.allowed(p, auth.Read, auth.Topic, ct.Name)
-		var mine []spot
+		rt.Partitions = make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(t.Partitions))
+		c.begin(t.Topic, t.TopicID)
 		for j := range t.Partitions {
-			in := &t.Partitions[j]
-			rp := kmsg.NewTxnOffsetCommitResponseTopicPartition()
+			in, rp := &t.Partitions[j], &rt.Partitions[j]
+			*rp = kmsg.NewTxnOffsetCommitResponseTopicPartition()
 			rp.Partition = in.Partition
-			switch {
-			case refused != 0:
-				rp.ErrorCode = refused
-			case topic == nil && req.Version >= 6:
-				rp.ErrorCode = missing
-			case !may:
-				rp.ErrorCode = kerr.TopicAuthorizationFailed.Code
-			case topic == nil || in.Partition < 0 || int(in.Partition) >= len(topic.Partitions):
-				rp.ErrorCode = kerr.UnknownTopicOrPartition.Code
-			default:
-				c := group.CommitPartition{Partition: in.Partition, Offset: in.Offset, LeaderEpoch: in.LeaderEpoch, Time: -1}
-				if in.Metadata != nil {
-					c.Metadata = *in.Metadata
-				}
-				ct.Partitions = append(ct.Partitions, c)
-				mine = append(mine, spot{i, j})
-			}
-			rt.Partitions = append(rt.Partitions, rp)
-		}
-		if len(mine) > 0 {
-			r.Topics, spots = append(r.Topics, ct), append(spots, mine)
+			c.add(group.CommitPartition{Partition: in.Partition, Offset: in.Offset, LeaderEpoch: in.LeaderEpoch, Time: -1}, in.Metadata, &rp.ErrorCode)
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}
-	if len(r.Topics) == 0 {
+	if len(c.topics) == 0 {
 		return resp, nil
+	}
+	r := group.TxnCommitRequest{Producer: req.ProducerID, Epoch: req.ProducerEpoch, CommitRequest: group.CommitRequest{
+		Group: req.Group, MemberID: req.MemberID, InstanceID: req.InstanceID, Generation: req.Generation, Retention: -1, Topics: c.topics,
+	}}
+	if req.Version < 3 {
+		r.Generation = -1
 	}
 	var errs [][]error
 	err := s.untilFree(ctx, req.TransactionalID, func() (err error) {
@@ -92,14 +63,7 @@ func (s *API) txnOffsetCommit(ctx context.Context, p *Peer, req *kmsg.TxnOffsetC
 	if all == kerr.CoordinatorLoadInProgress.Code && req.Version < 2 { // these clients may crash on it (KAFKA-7296)
 		all = kerr.CoordinatorNotAvailable.Code
 	}
-	for i, mine := range spots {
-		for j, at := range mine {
-			rp := &resp.Topics[at.topic].Partitions[at.partition]
-			if rp.ErrorCode = all; err == nil {
-				rp.ErrorCode = code(ctx, errs[i][j])
-			}
-		}
-	}
+	c.answer(ctx, all, errs)
 	return resp, nil
 }
 

@@ -31,32 +31,26 @@ func (s *API) writeTxnMarkers(ctx context.Context, p *Peer, req *kmsg.WriteTxnMa
 	for i := range req.Markers {
 		in := &req.Markers[i]
 		m := txn.Marker{Producer: in.ProducerID, Epoch: in.ProducerEpoch, CoordinatorEpoch: in.CoordinatorEpoch, Commit: in.Committed, Version: int16(in.TransactionVersion)}
-		for _, t := range in.Topics {
-			for _, n := range t.Partitions {
-				m.Partitions = append(m.Partitions, txn.Partition{Topic: t.Topic, Number: n})
-			}
-		}
-		var errs []error
-		if allowed {
-			errs = s.WriteMarker(ctx, m)
-		}
 		out := kmsg.NewWriteTxnMarkersResponseMarker()
 		out.ProducerID = in.ProducerID
 		out.Topics = make([]kmsg.WriteTxnMarkersResponseMarkerTopic, 0, len(in.Topics))
+		var codes []*int16 // where the answers to m's partitions belong
 		for _, t := range in.Topics {
 			rt := kmsg.NewWriteTxnMarkersResponseMarkerTopic()
 			rt.Topic = t.Topic
-			rt.Partitions = make([]kmsg.WriteTxnMarkersResponseMarkerTopicPartition, 0, len(t.Partitions))
-			for _, n := range t.Partitions {
-				rp := kmsg.NewWriteTxnMarkersResponseMarkerTopicPartition()
+			rt.Partitions = make([]kmsg.WriteTxnMarkersResponseMarkerTopicPartition, len(t.Partitions))
+			for j, n := range t.Partitions {
+				rp := &rt.Partitions[j]
+				*rp = kmsg.NewWriteTxnMarkersResponseMarkerTopicPartition()
 				rp.Partition, rp.ErrorCode = n, kerr.ClusterAuthorizationFailed.Code
-				if allowed {
-					rp.ErrorCode = code(ctx, errs[0])
-					errs = errs[1:]
-				}
-				rt.Partitions = append(rt.Partitions, rp)
+				m.Partitions, codes = append(m.Partitions, txn.Partition{Topic: t.Topic, Number: n}), append(codes, &rp.ErrorCode)
 			}
 			out.Topics = append(out.Topics, rt)
+		}
+		if allowed {
+			for k, err := range s.WriteMarker(ctx, m) {
+				*codes[k] = code(ctx, err)
+			}
 		}
 		resp.Markers = append(resp.Markers, out)
 	}

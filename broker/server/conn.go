@@ -106,10 +106,10 @@ func (c *conn) run(ctx context.Context) {
 	c.in.close()
 	c.session.Close()
 	reason, text := closedWhy(err)
-	c.srv.metrics.closed(reason)
 	if text != "" {
 		c.srv.opts.Logger.Debug(text, "connection", c.id, "remote", c.nc.RemoteAddr(), "err", err)
 	}
+	c.srv.metrics.closed(reason)
 }
 
 // closedWhy sorts the errors that end a connection; text is empty where the peer simply left.

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,16 +16,10 @@ import (
 	"ottla/protocol/record"
 )
 
-// TopicMaker makes an internal topic where there is none yet. It returns when the topic can be
-// used, or tells why not.
-type TopicMaker interface {
-	EnsureTopic(ctx context.Context, name string, partitions int32, replication int16, configs map[string]string) error
-}
-
 // Config is what a Coordinator is made from.
 type Config struct {
 	Store      coordinator.Store
-	Topics     TopicMaker
+	Topics     coordinator.TopicMaker
 	Options    func() *Options // never nil; asked at every step
 	Partitions func() int32    // partitions of Topic; 0 while there is no such topic
 	EndOffset  EndOffset       // for the lag in the metrics; nil: no lag
@@ -39,16 +31,19 @@ type Config struct {
 // Coordinator is the group coordinator of one broker: its shards, and a method for each
 // request. The methods return the sentinels of this package and of package coordinator.
 type Coordinator struct {
+	coordinator.InternalTopic
 	c       Config
 	stats   Stats
 	runtime *coordinator.Runtime[*Machine]
 	collect *collector
-	making  sync.Mutex // held while Topic is made, so that it is asked for once
 }
 
 // New makes a coordinator that leads nothing yet.
 func New(c Config) *Coordinator {
-	g := &Coordinator{c: c}
+	g := &Coordinator{InternalTopic: coordinator.InternalTopic{
+		Name: Topic, Maker: c.Topics, Partitions: c.Partitions,
+		New: func() coordinator.NewTopic { return c.Options().newTopic() },
+	}, c: c}
 	g.runtime = coordinator.New(coordinator.Options[*Machine]{
 		Name:          "group",
 		Store:         c.Store,
@@ -87,43 +82,6 @@ func (c *Coordinator) Close() {
 		c.c.Registerer.Unregister(c.collect)
 	}
 	c.runtime.Close()
-}
-
-// PartitionFor places a group on a partition of Topic.
-func (c *Coordinator) PartitionFor(group string) int32 {
-	n := c.c.Partitions()
-	if n <= 0 {
-		n = c.c.Options().Partitions
-	}
-	return PartitionOf(group, n)
-}
-
-// TopicConfig is the settings that Topic is made with.
-func (c *Coordinator) TopicConfig() map[string]string {
-	o := c.c.Options()
-	return map[string]string{
-		"cleanup.policy":   "compact",
-		"compression.type": "producer",
-		"segment.bytes":    strconv.FormatInt(o.SegmentBytes, 10),
-	}
-}
-
-// EnsureTopic makes Topic if there is none yet.
-func (c *Coordinator) EnsureTopic(ctx context.Context) error {
-	if c.c.Partitions() > 0 {
-		return nil
-	}
-	c.making.Lock()
-	defer c.making.Unlock()
-	if c.c.Partitions() > 0 {
-		return nil
-	}
-	o := c.c.Options()
-	err := c.c.Topics.EnsureTopic(ctx, Topic, o.Partitions, o.Replication, c.TopicConfig())
-	if err != nil {
-		return fmt.Errorf("%w: %s can't be made: %w", coordinator.ErrNotAvailable, Topic, err)
-	}
-	return nil
 }
 
 // do runs a step on a group's shard and gives its answer as what it is.

@@ -48,16 +48,16 @@ type group struct {
 	protocol     *string // chosen for the generation
 	leader       string  // "" for none
 	members      map[string]*member
-	order        []*member         // by the time they joined
-	instances    map[string]string // group.instance.id -> member id
-	pending      map[string]*alarm // member ids given out by MEMBER_ID_REQUIRED, not yet back
-	unsynced     map[string]bool   // members of the generation that have not sent SyncGroup
-	joined       bool              // a member has joined since the initial delay was last prolonged
-	topics       map[string]bool   // what the members subscribe to; nil: unknown
+	order        []*member                     // by the time they joined
+	instances    map[string]string             // group.instance.id -> member id
+	pending      map[string]*coordinator.Alarm // member ids given out by MEMBER_ID_REQUIRED, not yet back
+	unsynced     map[string]bool               // members of the generation that have not sent SyncGroup
+	joined       bool                          // a member has joined since the initial delay was last prolonged
+	topics       map[string]bool               // what the members subscribe to; nil: unknown
 	offsets      map[string]map[int32]offset
 
-	join *alarm // ends the wait for joins
-	sync *alarm // ends the wait for syncs
+	join *coordinator.Alarm // ends the wait for joins
+	sync *coordinator.Alarm // ends the wait for syncs
 }
 
 // member is one member of a group (Kafka: ClassicGroupMember).
@@ -72,7 +72,7 @@ type member struct {
 	join       *coordinator.Ticket // waits for the generation
 	sync       *coordinator.Ticket // waits for the assignment
 	fresh      bool                // has never had a generation: has no session, only newMemberTimeout
-	expiry     *alarm
+	expiry     *coordinator.Alarm
 }
 
 func newGroup(id string) *group {

@@ -64,7 +64,7 @@ func (m *Machine) Join(now coordinator.Instant, r JoinRequest, to *coordinator.T
 	}
 	if !m.hasRoom(g, r.MemberID) {
 		if mb := g.members[r.MemberID]; mb != nil {
-			m.alarms.cancel(mb.expiry)
+			m.alarms.Cancel(mb.expiry)
 			g.remove(mb)
 		}
 		m.forgetPending(g, r.MemberID)
@@ -124,17 +124,17 @@ func (m *Machine) joinNew(now coordinator.Instant, g *group, r JoinRequest, to *
 		m.join(now, g, r, id, to, out)
 		return
 	}
-	a := newAlarm(func(now coordinator.Instant) (out coordinator.Effects) {
+	a := coordinator.NewAlarm(func(now coordinator.Instant) (out coordinator.Effects) {
 		if m.groups[g.id] == g && m.forgetPending(g, id) {
 			m.finishJoins(now, g, &out)
 		}
 		return out
 	})
 	if g.pending == nil {
-		g.pending = map[string]*alarm{}
+		g.pending = map[string]*coordinator.Alarm{}
 	}
 	g.pending[id] = a
-	m.alarms.set(a, now.Mono+r.Session)
+	m.alarms.Set(a, now.Mono+r.Session)
 	out.Answers = append(out.Answers, coordinator.Answer{To: to, Value: JoinAnswer{Err: ErrMemberIDRequired, MemberID: id, Generation: -1}})
 }
 
@@ -144,7 +144,7 @@ func (m *Machine) forgetPending(g *group, id string) bool {
 	if a == nil {
 		return false
 	}
-	m.alarms.cancel(a)
+	m.alarms.Cancel(a)
 	delete(g.pending, id)
 	return true
 }
@@ -280,8 +280,8 @@ func (m *Machine) prepare(now coordinator.Instant, g *group, out *coordinator.Ef
 		m.propagate(now, g, out, ErrRebalanceInProgress, nil)
 	}
 	clear(g.unsynced)
-	m.alarms.cancel(g.sync)
-	m.alarms.cancel(g.join)
+	m.alarms.Cancel(g.sync)
+	m.alarms.Cancel(g.join)
 	first := g.state == Empty
 	g.take(PreparingRebalance, now)
 	if first {
@@ -300,7 +300,7 @@ func (m *Machine) prepare(now coordinator.Instant, g *group, out *coordinator.Ef
 // awaitFirst waits for the members of a first generation: as long as some come, a delay more,
 // up to the rebalance timeout.
 func (m *Machine) awaitFirst(now coordinator.Instant, g *group, delay, remaining time.Duration) {
-	g.join = newAlarm(func(now coordinator.Instant) (out coordinator.Effects) {
+	g.join = coordinator.NewAlarm(func(now coordinator.Instant) (out coordinator.Effects) {
 		if m.groups[g.id] != g {
 			return out
 		}
@@ -312,17 +312,17 @@ func (m *Machine) awaitFirst(now coordinator.Instant, g *group, delay, remaining
 		m.generate(now, g, &out)
 		return out
 	})
-	m.alarms.set(g.join, now.Mono+delay)
+	m.alarms.Set(g.join, now.Mono+delay)
 }
 
 func (m *Machine) awaitJoins(now coordinator.Instant, g *group) {
-	g.join = newAlarm(func(now coordinator.Instant) (out coordinator.Effects) {
+	g.join = coordinator.NewAlarm(func(now coordinator.Instant) (out coordinator.Effects) {
 		if m.groups[g.id] == g {
 			m.generate(now, g, &out)
 		}
 		return out
 	})
-	m.alarms.set(g.join, now.Mono+g.rebalanceTimeout())
+	m.alarms.Set(g.join, now.Mono+g.rebalanceTimeout())
 }
 
 // finishJoins ends the wait for joins if all have come. The first rebalance of a group waits
@@ -336,13 +336,13 @@ func (m *Machine) finishJoins(now coordinator.Instant, g *group, out *coordinato
 // generate ends the wait for joins: members that have not come are out, except static ones,
 // which have until the wait for SyncGroup ends; everybody gets the next generation.
 func (m *Machine) generate(now coordinator.Instant, g *group, out *coordinator.Effects) {
-	m.alarms.cancel(g.join)
+	m.alarms.Cancel(g.join)
 	if g.state != PreparingRebalance {
 		return
 	}
 	for i := len(g.order) - 1; i >= 0; i-- {
 		if mb := g.order[i]; mb.join == nil && mb.instance == nil {
-			m.alarms.cancel(mb.expiry)
+			m.alarms.Cancel(mb.expiry)
 			g.remove(mb)
 		}
 	}
@@ -393,14 +393,14 @@ func (g *group) electJoined() bool {
 // renew gives a member until d from now before it is thrown out.
 func (m *Machine) renew(now coordinator.Instant, g *group, mb *member, d time.Duration) {
 	if mb.expiry == nil {
-		mb.expiry = newAlarm(func(now coordinator.Instant) (out coordinator.Effects) {
+		mb.expiry = coordinator.NewAlarm(func(now coordinator.Instant) (out coordinator.Effects) {
 			if m.groups[g.id] == g && g.members[mb.id] == mb {
 				m.expire(now, g, mb, &out)
 			}
 			return out
 		})
 	}
-	m.alarms.set(mb.expiry, now.Mono+d)
+	m.alarms.Set(mb.expiry, now.Mono+d)
 }
 
 // expire throws out a member that was not heard of. One whose request waits is here: its
@@ -416,7 +416,7 @@ func (m *Machine) expire(now coordinator.Instant, g *group, mb *member, out *coo
 // drop takes a member out. Its waiting JoinGroup is answered, so that it joins anew if it is
 // there after all.
 func (m *Machine) drop(g *group, mb *member, out *coordinator.Effects) {
-	m.alarms.cancel(mb.expiry)
+	m.alarms.Cancel(mb.expiry)
 	g.answerJoin(out, mb, JoinAnswer{Err: ErrUnknownMember, Generation: -1})
 	g.answerSync(out, mb, SyncAnswer{Err: ErrUnknownMember})
 	g.remove(mb)

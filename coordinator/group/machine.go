@@ -26,7 +26,7 @@ type Machine struct {
 	stats   *Stats
 
 	groups map[string]*group
-	alarms alarms
+	alarms coordinator.Alarms
 	open   map[int64]map[place]offset // offsets of open transactions by producer id
 	txn    txnState
 }
@@ -168,23 +168,18 @@ func (m *Machine) Stop() []coordinator.Answer {
 			g.answerSync(&out, mb, SyncAnswer{Err: coordinator.ErrNotCoordinator})
 		}
 	}
-	m.groups, m.alarms, m.open, m.txn = map[string]*group{}, alarms{}, nil, txnState{}
+	m.groups, m.alarms, m.open, m.txn = map[string]*group{}, coordinator.Alarms{}, nil, txnState{}
 	return out.Answers
 }
 
 // Wake tells when the next session, join or sync runs out.
-func (m *Machine) Wake() time.Duration { return m.alarms.wake() }
+func (m *Machine) Wake() time.Duration { return m.alarms.Wake() }
 
 // Tick lets one deadline that has passed take effect.
-func (m *Machine) Tick(now coordinator.Instant) coordinator.Effects {
-	if a := m.alarms.next(now.Mono); a != nil {
-		return a.ring(now)
-	}
-	return coordinator.Effects{}
-}
+func (m *Machine) Tick(now coordinator.Instant) coordinator.Effects { return m.alarms.Ring(now) }
 
 // Idle tells that there is no group: nobody waits and nothing can expire.
-func (m *Machine) Idle() bool { return len(m.groups) == 0 && len(m.alarms.list) == 0 }
+func (m *Machine) Idle() bool { return len(m.groups) == 0 && m.alarms.None() }
 
 func (m *Machine) sorted() []*group {
 	all := make([]*group, 0, len(m.groups))
@@ -220,13 +215,13 @@ func (m *Machine) forgetGroup(id string) {
 
 // silence cancels every alarm of a group.
 func (m *Machine) silence(g *group) {
-	m.alarms.cancel(g.join)
-	m.alarms.cancel(g.sync)
+	m.alarms.Cancel(g.join)
+	m.alarms.Cancel(g.sync)
 	for _, a := range g.pending {
-		m.alarms.cancel(a)
+		m.alarms.Cancel(a)
 	}
 	for _, mb := range g.order {
-		m.alarms.cancel(mb.expiry)
+		m.alarms.Cancel(mb.expiry)
 	}
 }
 

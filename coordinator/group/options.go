@@ -1,8 +1,10 @@
 package group
 
 import (
+	"strconv"
 	"time"
 
+	"ottla/coordinator"
 	"ottla/protocol/record"
 )
 
@@ -38,6 +40,18 @@ func Defaults() *Options {
 		Replication:           3,
 		SegmentBytes:          100 << 20,
 		BatchBytes:            1 << 20,
+	}
+}
+
+// newTopic is what Topic is made with.
+func (o *Options) newTopic() coordinator.NewTopic {
+	return coordinator.NewTopic{
+		Partitions: o.Partitions, Replication: o.Replication,
+		Configs: map[string]string{
+			"cleanup.policy":   "compact",
+			"compression.type": "producer",
+			"segment.bytes":    strconv.FormatInt(o.SegmentBytes, 10),
+		},
 	}
 }
 

@@ -97,7 +97,7 @@ func differs(said, has *string) bool {
 func (m *Machine) synced(g *group, mb *member) {
 	delete(g.unsynced, mb.id)
 	if len(g.unsynced) == 0 {
-		m.alarms.cancel(g.sync)
+		m.alarms.Cancel(g.sync)
 	}
 }
 
@@ -105,8 +105,8 @@ func (m *Machine) synced(g *group, mb *member) {
 // for this generation (KAFKA-12890).
 func (m *Machine) awaitSyncs(now coordinator.Instant, g *group) {
 	generation := g.generation
-	m.alarms.cancel(g.sync)
-	g.sync = newAlarm(func(now coordinator.Instant) (out coordinator.Effects) {
+	m.alarms.Cancel(g.sync)
+	g.sync = coordinator.NewAlarm(func(now coordinator.Instant) (out coordinator.Effects) {
 		if m.groups[g.id] != g || g.generation != generation || len(g.unsynced) == 0 ||
 			g.state != CompletingRebalance && g.state != Stable {
 			return out
@@ -119,7 +119,7 @@ func (m *Machine) awaitSyncs(now coordinator.Instant, g *group) {
 		m.prepare(now, g, &out)
 		return out
 	})
-	m.alarms.set(g.sync, now.Mono+g.rebalanceTimeout())
+	m.alarms.Set(g.sync, now.Mono+g.rebalanceTimeout())
 }
 
 // propagate gives every member its assignment, or takes it away with an error, and answers

@@ -3,9 +3,7 @@ package txn
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"time"
 
@@ -14,12 +12,6 @@ import (
 	"ottla/coordinator"
 	"ottla/protocol/record"
 )
-
-// TopicMaker makes an internal topic where there is none yet. It returns when the topic can be
-// used, or tells why not.
-type TopicMaker interface {
-	EnsureTopic(ctx context.Context, name string, partitions int32, replication int16, configs map[string]string) error
-}
 
 // Marker is what ends a transaction in its partitions.
 type Marker struct {
@@ -41,7 +33,7 @@ type Markers interface {
 // Config is what a Coordinator is made from.
 type Config struct {
 	Store       coordinator.Store
-	Topics      TopicMaker
+	Topics      coordinator.TopicMaker
 	Markers     Markers
 	ProducerIDs func(context.Context) (int64, error) // gives an id that nobody has
 	Options     func() *Options                      // never nil; asked at every step
@@ -55,10 +47,10 @@ type Config struct {
 // request, and the writing of markers. The methods return the sentinels of this package and of
 // package coordinator.
 type Coordinator struct {
+	coordinator.InternalTopic
 	c       Config
 	stats   Stats
 	runtime *coordinator.Runtime[*Machine]
-	making  sync.Mutex // held while Topic is made, so that it is asked for once
 
 	mu      sync.Mutex
 	endings map[string]*sending // guarded by mu: whose markers are being written, by transactional id
@@ -70,7 +62,10 @@ func New(c Config) *Coordinator {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	t := &Coordinator{c: c, endings: map[string]*sending{}}
+	t := &Coordinator{InternalTopic: coordinator.InternalTopic{
+		Name: Topic, Maker: c.Topics, Partitions: c.Partitions,
+		New: func() coordinator.NewTopic { return c.Options().newTopic() },
+	}, c: c, endings: map[string]*sending{}}
 	t.runtime = coordinator.New(coordinator.Options[*Machine]{
 		Name:          "transaction",
 		Store:         c.Store,
@@ -102,45 +97,6 @@ func (c *Coordinator) Unloaded(d time.Duration) []int32 { return c.runtime.Unloa
 func (c *Coordinator) Close() {
 	c.runtime.Close()
 	c.wg.Wait()
-}
-
-// PartitionFor places a transactional id on a partition of Topic.
-func (c *Coordinator) PartitionFor(id string) int32 {
-	n := c.c.Partitions()
-	if n <= 0 {
-		n = c.c.Options().Partitions
-	}
-	return coordinator.PartitionOf(id, n)
-}
-
-// TopicConfig is the settings that Topic is made with.
-func (c *Coordinator) TopicConfig() map[string]string {
-	o := c.c.Options()
-	return map[string]string{
-		"cleanup.policy":                 "compact",
-		"compression.type":               "uncompressed",
-		"min.insync.replicas":            strconv.FormatInt(o.MinISR, 10),
-		"segment.bytes":                  strconv.FormatInt(o.SegmentBytes, 10),
-		"unclean.leader.election.enable": "false",
-	}
-}
-
-// EnsureTopic makes Topic if there is none yet.
-func (c *Coordinator) EnsureTopic(ctx context.Context) error {
-	if c.c.Partitions() > 0 {
-		return nil
-	}
-	c.making.Lock()
-	defer c.making.Unlock()
-	if c.c.Partitions() > 0 {
-		return nil
-	}
-	o := c.c.Options()
-	err := c.c.Topics.EnsureTopic(ctx, Topic, o.Partitions, o.Replication, c.TopicConfig())
-	if err != nil {
-		return fmt.Errorf("%w: %s can't be made: %w", coordinator.ErrNotAvailable, Topic, err)
-	}
-	return nil
 }
 
 // do runs a step on an id's shard and gives its answer as what it is.

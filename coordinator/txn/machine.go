@@ -37,7 +37,7 @@ type Machine struct {
 	options func() *Options
 	stats   *Stats
 	ids     map[string]*entry
-	alarms  alarms
+	alarms  coordinator.Alarms
 }
 
 // Stats counts what machines do, over all shards of a broker and for as long as it runs.
@@ -53,17 +53,17 @@ type Stats struct {
 type entry struct {
 	id string
 	meta
-	pending bool          // a record is written and not yet committed
-	due     time.Duration // Ongoing: when its time is up, by Instant.Mono
-	clock   *alarm        // for due, and to try again what failed
-	waiting []*waiter     // requests that wait for the id to be free, in order
+	pending bool               // a record is written and not yet committed
+	due     time.Duration      // Ongoing: when its time is up, by Instant.Mono
+	clock   *coordinator.Alarm // for due, and to try again what failed
+	waiting []*waiter          // requests that wait for the id to be free, in order
 }
 
 // waiter is a request that waits for the id to be free.
 type waiter struct {
 	to    *coordinator.Ticket
 	then  func(coordinator.Instant) coordinator.Effects // what it waits for
-	clock *alarm
+	clock *coordinator.Alarm
 }
 
 // Ending is a decided transaction whose markers have to be written.
@@ -88,7 +88,7 @@ var _ coordinator.Machine = (*Machine)(nil)
 
 func (m *Machine) newEntry(id string, is meta) *entry {
 	e := &entry{id: id, meta: is}
-	e.clock = newAlarm(func(now coordinator.Instant) coordinator.Effects { return m.ring(now, e) })
+	e.clock = coordinator.NewAlarm(func(now coordinator.Instant) coordinator.Effects { return m.ring(now, e) })
 	return e
 }
 
@@ -127,9 +127,9 @@ func (m *Machine) Start(now coordinator.Instant) coordinator.Effects {
 			whole := int64(e.timeout)
 			left := min(max(e.started+whole-now.Wall, 0), whole)
 			e.due = now.Mono + time.Duration(left)*time.Millisecond
-			m.alarms.set(e.clock, e.due)
+			m.alarms.Set(e.clock, e.due)
 		case e.state.prepared() && len(e.partitions) == 0:
-			m.alarms.set(e.clock, now.Mono)
+			m.alarms.Set(e.clock, now.Mono)
 		case e.state.prepared():
 			out.Outside = append(out.Outside, e.ending())
 		}
@@ -145,23 +145,18 @@ func (m *Machine) Stop() (answers []coordinator.Answer) {
 		}
 		e.waiting = nil
 	}
-	m.ids, m.alarms = map[string]*entry{}, nil
+	m.ids, m.alarms = map[string]*entry{}, coordinator.Alarms{}
 	return answers
 }
 
 // Wake tells when the next transaction or request runs out of time.
-func (m *Machine) Wake() time.Duration { return m.alarms.wake() }
+func (m *Machine) Wake() time.Duration { return m.alarms.Wake() }
 
 // Tick lets one deadline that has passed take effect.
-func (m *Machine) Tick(now coordinator.Instant) coordinator.Effects {
-	if a := m.alarms.next(now.Mono); a != nil {
-		return a.ring(now)
-	}
-	return coordinator.Effects{}
-}
+func (m *Machine) Tick(now coordinator.Instant) coordinator.Effects { return m.alarms.Ring(now) }
 
 // Idle tells that there is no transactional id: nobody waits and nothing can expire.
-func (m *Machine) Idle() bool { return len(m.ids) == 0 && len(m.alarms) == 0 }
+func (m *Machine) Idle() bool { return len(m.ids) == 0 && m.alarms.None() }
 
 func (m *Machine) sorted() []*entry {
 	all := make([]*entry, 0, len(m.ids))
@@ -197,9 +192,9 @@ func (m *Machine) changed(now coordinator.Instant, e *entry, to meta) coordinato
 		if before != Ongoing {
 			e.due = now.Mono + time.Duration(e.timeout)*time.Millisecond
 		}
-		m.alarms.set(e.clock, e.due)
+		m.alarms.Set(e.clock, e.due)
 	case e.state.prepared():
-		m.alarms.cancel(e.clock)
+		m.alarms.Cancel(e.clock)
 		if len(e.partitions) == 0 {
 			return m.complete(now, e)
 		}
@@ -222,9 +217,9 @@ func (m *Machine) failed(now coordinator.Instant, e *entry) coordinator.Effects 
 		if e.due <= now.Mono {
 			e.due = now.Mono + abortRetry
 		}
-		m.alarms.set(e.clock, e.due)
+		m.alarms.Set(e.clock, e.due)
 	case e.state.prepared() && len(e.partitions) == 0:
-		m.alarms.set(e.clock, now.Mono+abortRetry)
+		m.alarms.Set(e.clock, now.Mono+abortRetry)
 	}
 	return m.resume(now, e)
 }
@@ -286,7 +281,7 @@ func (m *Machine) resume(now coordinator.Instant, e *entry) (out coordinator.Eff
 			e.waiting = append(e.waiting, list[i:]...)
 			break
 		}
-		m.alarms.cancel(w.clock)
+		m.alarms.Cancel(w.clock)
 		one := w.then(now)
 		out.Answers = append(out.Answers, one.Answers...)
 		if len(one.Records) > 0 {

@@ -1,6 +1,11 @@
 package txn
 
-import "time"
+import (
+	"strconv"
+	"time"
+
+	"ottla/coordinator"
+)
 
 // Options are the settings of transactions, swapped whole. The names in the comments are Kafka's.
 type Options struct {
@@ -31,6 +36,20 @@ func Defaults() *Options {
 		SegmentBytes: 100 << 20,
 		BatchBytes:   1 << 20,
 		Version:      2,
+	}
+}
+
+// newTopic is what Topic is made with.
+func (o *Options) newTopic() coordinator.NewTopic {
+	return coordinator.NewTopic{
+		Partitions: o.Partitions, Replication: o.Replication,
+		Configs: map[string]string{
+			"cleanup.policy":                 "compact",
+			"compression.type":               "uncompressed",
+			"min.insync.replicas":            strconv.FormatInt(o.MinISR, 10),
+			"segment.bytes":                  strconv.FormatInt(o.SegmentBytes, 10),
+			"unclean.leader.election.enable": "false",
+		},
 	}
 }
 

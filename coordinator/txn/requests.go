@@ -157,11 +157,11 @@ func (m *Machine) Await(now coordinator.Instant, id string, patience time.Durati
 // wait keeps a request until the id is free or its patience is over.
 func (m *Machine) wait(now coordinator.Instant, e *entry, patience time.Duration, to *coordinator.Ticket, then func(coordinator.Instant) coordinator.Effects) coordinator.Effects {
 	w := &waiter{to: to, then: then}
-	w.clock = newAlarm(func(coordinator.Instant) coordinator.Effects {
+	w.clock = coordinator.NewAlarm(func(coordinator.Instant) coordinator.Effects {
 		e.waiting = slices.DeleteFunc(e.waiting, func(x *waiter) bool { return x == w })
 		return reply(to, nil, ErrConcurrent)
 	})
-	m.alarms.set(w.clock, now.Mono+patience)
+	m.alarms.Set(w.clock, now.Mono+patience)
 	e.waiting = append(e.waiting, w)
 	return coordinator.Effects{}
 }
