@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -220,7 +221,10 @@ func (b *Broker) command() *exec.Cmd {
 	if listen == "" {
 		listen = "127.0.0.1:0"
 	}
-	args := []string{"--data-dir", b.opts.Dir, "--listen", listen, "--http", ""}
+	args := []string{"--listen", listen, "--http", ""}
+	if !slices.Contains(b.opts.Args, "--in-memory") {
+		args = append(args, "--data-dir", b.opts.Dir)
+	}
 	for _, s := range b.opts.Settings {
 		args = append(args, "--set", s)
 	}

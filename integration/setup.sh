@@ -70,12 +70,13 @@ java_release() { # java_release VERSION: its jars, and our two programs compiled
   if ! fresh "$part" "$here/java/pom.xml"; then
     say "Kafka $1"
     rm -rf "${clients:?}/$part" && mkdir -p "$clients/$part"
-    (cd "$clients/$part" && again mvn -q -B -f "$here/java/pom.xml" -Dkafka.version="$1" dependency:copy-dependencies -DoutputDirectory="$clients/$part/libs")
+    again mvn -q -B -f "$here/java/pom.xml" -Dkafka.version="$1" dependency:copy-dependencies -DoutputDirectory="$clients/$part/libs" >"$clients/mvn.log" 2>&1 ||
+      { cat "$clients/mvn.log" >&2; return 1; }
     built "$part" "$here/java/pom.xml"
   fi
   if ! fresh "$part/classes" "${sources[@]}"; then
     rm -rf "$clients/$part/classes" && mkdir -p "$clients/$part/classes"
-    javac -nowarn -d "$clients/$part/classes" -cp "$clients/$part/libs/*" "${sources[@]}"
+    javac -nowarn -XDsuppressNotes -d "$clients/$part/classes" -cp "$clients/$part/libs/*" "${sources[@]}"
     built "$part/classes" "${sources[@]}"
   fi
 }

@@ -84,6 +84,7 @@ func (l *Log) Append(a Append) (Appended, error) {
 	done.Last = next - 1
 	if a.Epoch > l.epochs.last() {
 		l.epochs.assign(a.Epoch, done.First)
+		defer l.begunLocked()
 	}
 	if err := l.appendLocked(v.Records, done.First, next, v.MaxTimestamp, now, o); err != nil {
 		return Appended{}, err
@@ -207,10 +208,10 @@ func (l *Log) appendLocked(records []byte, first, next, maxTime, now int64, o *O
 	pos := s.size.Load()
 	if err, cut := s.write(records); err != nil {
 		if cut != nil {
-			l.dir.fail(fmt.Errorf("cut back a partial write of %s: %w", l, cut))
+			l.dir.fail(fmt.Errorf("cut back a partial write of %s: %w", l, cut), "topic", l.topic, "partition", l.partition)
 			err = fmt.Errorf("%w: %w", ErrStorage, cut)
 		}
-		return l.writeFailed("append", err)
+		return l.writeOf(int64(len(records)), "append", err)
 	}
 
 	// The bytes are in the file. What follows must not fail the append; end is stored before
@@ -228,10 +229,14 @@ func (l *Log) appendLocked(records []byte, first, next, maxTime, now int64, o *O
 	}
 	l.end.Store(next)
 	s.size.Store(pos)
+	var full error
 	if s.pendingFull() {
 		if err := s.writeIndexes(); err != nil { // they stay in memory
-			l.writeFailed("write an index", err)
+			full = l.writeFailed("write an index", err)
 		}
+	}
+	if full == nil && l.trouble.full.Load() {
+		l.room(int64(len(records)))
 	}
 	l.m.metrics.appendedBytes.Add(float64(len(records)))
 	l.wake.all()

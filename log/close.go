@@ -51,14 +51,16 @@ func (m *Manager) closeDir(d *dir) error {
 		}
 		damaged = damaged || l.fault.Load() != nil
 	}
+	// What was written until now is on its way to the disk while the rest is written.
+	var ahead sync.WaitGroup
+	if dirty > many {
+		ahead.Go(func() { m.syncAll(d) })
+	}
 	failed := m.each(logs, func(l *Log) error { return l.finish(dirty > many) })
+	ahead.Wait()
 	synced := false
 	if failed == nil && dirty > many {
-		var err error
-		if synced, err = vfs.SyncAll(m.fs, d.path); err != nil {
-			d.fail(err)
-			failed = d.failed()
-		}
+		synced, failed = m.syncAll(d)
 	}
 	if failed == nil {
 		failed = m.each(logs, func(l *Log) error { return l.settle(synced) })
@@ -76,6 +78,16 @@ func (m *Manager) closeDir(d *dir) error {
 		return err
 	}
 	return m.fs.SyncDir(d.path)
+}
+
+// syncAll makes all of the directory's file system durable, where the system can. An error takes
+// the directory offline.
+func (m *Manager) syncAll(d *dir) (done bool, err error) {
+	if done, err = vfs.SyncAll(m.fs, d.path); err != nil {
+		d.fail(err)
+		return done, d.failed()
+	}
+	return done, nil
 }
 
 // each calls f for all logs on RecoveryThreads goroutines and waits for them.
@@ -126,17 +138,50 @@ func (l *Log) finish(unsynced bool) error {
 			return l.writeFailed("write a producer snapshot", err)
 		}
 	}
+	l.epochs.writing.Lock()
+	defer l.epochs.writing.Unlock()
 	if list, ok := l.epochs.unwritten(l.end.Load()); ok && unsynced {
-		tmp := l.path(epochFile) + temporarySuffix
-		err := writeFile(l.m.fs, tmp, formatEpochs(list), false)
-		if err == nil {
-			err = l.m.fs.Rename(tmp, l.path(epochFile))
-		}
-		if err != nil {
-			return l.writeFailed("write "+epochFile, err)
-		}
+		return l.writeFailed("write "+epochFile, l.writeEpochs(list))
 	}
 	return nil
+}
+
+// writeEpochs writes the epochs, not durably, if the file has not got them. The first ones are
+// written in place: torn by a crash they are found to be so, and read from the batches. The caller
+// holds epochs.writing.
+func (l *Log) writeEpochs(list []epochEntry) (err error) {
+	name := l.path(epochFile)
+	switch there, first := l.epochs.there(list); {
+	case there:
+		return nil
+	case first:
+		err = writeOnce(l.m.fs, name, formatEpochs(list))
+	default:
+		if err = writeFile(l.m.fs, name+temporarySuffix, formatEpochs(list), false); err == nil {
+			err = l.m.fs.Rename(name+temporarySuffix, name)
+		}
+	}
+	if err == nil {
+		l.epochs.put(list)
+		l.flush.names.Store(true)
+	}
+	return err
+}
+
+// writeFirstEpochs writes the first epochs of a log while it is in use, so that a stop of many new
+// partitions has less to do.
+func (l *Log) writeFirstEpochs() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.writable() != nil || !l.epochs.isNew() || !l.epochs.writing.TryLock() {
+		return nil // a flush writes them just now
+	}
+	defer l.epochs.writing.Unlock()
+	list, ok := l.epochs.unwritten(l.end.Load())
+	if !ok {
+		return nil
+	}
+	return l.writeFailed("write "+epochFile, l.writeEpochs(list))
 }
 
 // settle makes a finished log durable, unless synced says that it is.

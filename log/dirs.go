@@ -44,6 +44,8 @@ type dir struct {
 		points, starts, watermarks map[key]int64
 	}
 	pointsMoved, startsMoved, watermarksMoved atomic.Bool
+
+	full uint // checkpoints that found no room, a bit for each task; the manager's goroutine's
 }
 
 // LockDirs makes the directories if need be, takes their locks, and reads meta.properties. An
@@ -202,13 +204,14 @@ func (d *dir) failed() error {
 }
 
 // fail takes the directory offline until the next start: its disk did not do what it was told,
-// and what it still has is not known. All its logs answer ErrStorage from now on.
-func (d *dir) fail(err error) {
+// and what it still has is not known. All its logs answer ErrStorage from now on. What it was
+// doing that for goes into the log line, as pairs.
+func (d *dir) fail(err error, of ...any) {
 	err = fmt.Errorf("log directory %s is offline: %w: %w", d.path, ErrStorage, err)
 	if !d.fault.CompareAndSwap(nil, &err) {
 		return
 	}
-	d.m.logger.Error("log directory is offline", "dir", d.path, "err", err)
+	d.m.logger.Error("log directory is offline", append([]any{"dir", d.path, "err", err}, of...)...)
 	for _, l := range d.m.snapshot() {
 		if l.dir == d {
 			l.wake.all()

@@ -22,9 +22,12 @@ type epochEntry struct {
 // a change, and at a clean stop: what a crash takes away before that is read again from the
 // batches behind the recovery point, which carry their epoch.
 type epochs struct {
+	writing sync.Mutex // held while the file is written
+
 	mu      sync.Mutex
 	list    []epochEntry // guarded by mu
-	written []epochEntry // guarded by mu; what the file has
+	file    []epochEntry // guarded by mu; what the file has
+	written []epochEntry // guarded by mu; what the file has after a crash too
 }
 
 // assign begins an epoch at an offset. Entries that contradict it go, as in Kafka.
@@ -128,6 +131,27 @@ func (e *epochs) unwritten(below int64) ([]epochEntry, bool) {
 	return slices.Clone(e.list), true
 }
 
+// isNew says that the file, if it is there, has no entries.
+func (e *epochs) isNew() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.file) == 0
+}
+
+// there says whether the file has the entries, first whether it has none.
+func (e *epochs) there(list []epochEntry) (there, first bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Equal(list, e.file), len(e.file) == 0
+}
+
+// put says that the file has these entries.
+func (e *epochs) put(list []epochEntry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.file = list
+}
+
 func startingBelow(list []epochEntry, offset int64) []epochEntry {
 	n := len(list)
 	for n > 0 && list[n-1].start >= offset {
@@ -140,5 +164,5 @@ func startingBelow(list []epochEntry, offset int64) []epochEntry {
 func (e *epochs) wrote(list []epochEntry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.written = list
+	e.file, e.written = list, list
 }

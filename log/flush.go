@@ -151,12 +151,8 @@ func (l *Log) unsynced() bool {
 // the producer snapshots, and the names of all files, as far as a recovery point needs it.
 func (l *Log) syncNames(point int64) error {
 	f := &l.flush
-	if list, ok := l.epochs.unwritten(point); ok {
-		if err := replaceFile(l.m.fs, l.path(epochFile), formatEpochs(list)); err != nil {
-			return err
-		}
-		l.epochs.wrote(list)
-		f.names.Store(true)
+	if err := l.saveEpochs(point); err != nil {
+		return err
 	}
 	if f.file.Swap(false) {
 		if err := syncFile(l.m.fs, l.path(partitionFile)); err != nil {
@@ -183,6 +179,22 @@ func (l *Log) syncNames(point int64) error {
 		}
 	}
 	return l.dir.syncNames()
+}
+
+// saveEpochs makes the leader epochs durable, if those that begin below the offset are not.
+func (l *Log) saveEpochs(point int64) error {
+	l.epochs.writing.Lock()
+	defer l.epochs.writing.Unlock()
+	list, ok := l.epochs.unwritten(point)
+	if !ok {
+		return nil
+	}
+	if err := replaceFile(l.m.fs, l.path(epochFile), formatEpochs(list)); err != nil {
+		return err
+	}
+	l.epochs.wrote(list)
+	l.flush.names.Store(true)
+	return nil
 }
 
 // sync makes the segment's files durable; of one that is still written only the log itself

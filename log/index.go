@@ -207,6 +207,7 @@ func (s *segment) writePending(k fileKind) error {
 	}
 	defer h.release()
 	if _, err := h.f.WriteAt(pend, at); err != nil {
+		s.exact = false
 		return err
 	}
 	s.imu.Lock()

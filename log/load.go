@@ -139,12 +139,12 @@ func (m *Manager) loadLog(d *dir, topic string, partition int32) *Log {
 	}
 	var damage *Damage
 	if errors.As(err, &damage) {
-		m.logger.Error("a partition is offline: its log is damaged", "partition", l.label,
+		m.logger.Error("a partition is offline: its log is damaged", "topic", topic, "partition", partition,
 			"file", damage.File, "position", damage.Position, "reason", damage.Reason, "help", damage.help(l))
 	} else {
-		m.logger.Error("a partition is offline: its log cannot be opened", "partition", l.label, "err", err)
+		m.logger.Error("a partition is offline: its log cannot be opened", "topic", topic, "partition", partition, "dir", d.path, "err", err)
 	}
 	l.setSegments([]*segment{newSegment(l, 0)})
-	l.fail(err)
+	l.setFault(err)
 	return l
 }

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -215,10 +216,14 @@ func (ld *loader) epochs() (known bool, err error) {
 		return false, err
 	}
 	list, err := parseEpochs(data)
+	if err == nil && len(data) > 0 && data[len(data)-1] != '\n' {
+		err = errors.New("the last line has no end")
+	}
 	if err != nil || len(data) == 0 && ld.point > ld.list[0].base {
 		l.m.logger.Warn("reading the leader epochs from the batches", "file", l.path(epochFile), "err", err)
 		return false, nil
 	}
-	l.epochs.list, l.epochs.written = list, slices.Clone(list)
+	l.epochs.list = list
+	l.epochs.wrote(slices.Clone(list))
 	return true, nil
 }

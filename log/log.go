@@ -1,16 +1,12 @@
 package log
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 	"sort"
 	"sync"
 	"sync/atomic"
-	"syscall"
-
-	"ottla/log/vfs"
 )
 
 // Log is one partition's log in one directory. All methods may be called at any time by any
@@ -42,6 +38,8 @@ type Log struct {
 	epochs epochs
 	flush  flusher
 	wake   waker
+
+	trouble trouble
 }
 
 // newLog describes a log without segments.
@@ -153,49 +151,6 @@ func (l *Log) path(name string) string {
 
 // String is TOPIC-PARTITION.
 func (l *Log) String() string { return l.label }
-
-// fail takes the log alone offline, if it is not already.
-func (l *Log) fail(err error) error {
-	if !errors.Is(err, ErrStorage) && !errors.Is(err, ErrClosed) {
-		err = fmt.Errorf("%s: %w: %w", l, ErrStorage, err)
-	}
-	l.fault.CompareAndSwap(nil, &err)
-	l.wake.all()
-	return *l.fault.Load()
-}
-
-// writeFailed says what a failed write, sync or rename means: without room the log goes on as
-// soon as there is some; anything else, and the directory cannot be trusted any more, as
-// Kafka's LogDirFailureChannel sees it.
-func (l *Log) writeFailed(doing string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrStorage), errors.Is(err, ErrClosed):
-		return err
-	case vfs.Full(err):
-		l.m.metrics.full.Inc()
-		return fmt.Errorf("%s: %s: %w: %w", l, doing, ErrFull, err)
-	}
-	l.dir.fail(fmt.Errorf("%s of %s: %w", doing, l, err))
-	return fmt.Errorf("%s: %s: %w: %w", l, doing, ErrStorage, err)
-}
-
-// readFailed says what a failed read means: it concerns this partition alone, and the next
-// try may find better luck. A damaged file is reported once and stays readable elsewhere.
-func (l *Log) readFailed(doing string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrStorage):
-	case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE):
-	default:
-		err = fmt.Errorf("%w: %w", ErrStorage, err)
-	}
-	l.m.metrics.readErrors.Inc()
-	l.m.logger.Error("cannot read a log", "partition", l.String(), "doing", doing, "err", err)
-	return fmt.Errorf("%s: %s: %w", l, doing, err)
-}
 
 // Producer is what the log knows of a producer id, for DescribeProducers.
 type Producer struct {

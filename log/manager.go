@@ -20,13 +20,16 @@
 // loses nothing that was acknowledged. The end of the system loses what no Flush covered; see
 // flusher for what it makes durable and when. At a start everything below the recovery point
 // is taken to be there; if it is not, the partition stays offline and says where the damage is.
-// What lies behind it is checked batch by batch, and cut at the last whole one.
+// What lies behind it is checked batch by batch. The log ends at the first one that is not whole;
+// a segment that is missing, empty, or ends early with a whole batch takes none along and leaves
+// a hole in the offsets, as in Kafka.
 //
 // # Locks, outermost first
 //
-// Manager.creating, Log.mu, dir.saved, Manager.mu, segment.checking, segment.imu, fileCache.mu,
+// Manager.creating, Log.mu, epochs.writing, dir.saved, Manager.mu, segment.checking, segment.imu, fileCache.mu,
 // slot.mu. epochs.mu, flusher.mu, waker.mu and tasks.mu are taken last. No lock is held across an
-// fsync, but that of a log across a truncation's and dir.saved across its own file's.
+// fsync, but that of a log across a truncation's, dir.saved and epochs.writing across those of their
+// own files.
 package log
 
 import (
@@ -244,6 +247,9 @@ func (m *Manager) open(topic string, p int32) (*Log, error) {
 	}
 	l := newLog(m, d, topic, p)
 	if err := m.fs.MkdirAll(l.path(""), 0o755); err != nil {
+		if vfs.Full(err) { // whoever wants the partition says so
+			return nil, fmt.Errorf("create %s: %w: %w", l, ErrFull, err)
+		}
 		return nil, l.writeFailed("create", err)
 	}
 	d.names.changed.Add(1)
@@ -291,7 +297,7 @@ func (l *Log) claim(id [16]byte) error {
 	case have != none:
 		return fmt.Errorf("%s: it is of topic id %s, not %s: %w", l.path(""), uuid(have), uuid(id), ErrTopicID)
 	}
-	if err := writeFile(l.m.fs, l.path(partitionFile), formatPartitionFile(id), false); err != nil {
+	if err := writeOnce(l.m.fs, l.path(partitionFile), formatPartitionFile(id)); err != nil {
 		return l.writeFailed("write "+partitionFile, err)
 	}
 	l.flush.file.Store(true)

@@ -26,6 +26,7 @@ func (w *world) step() error {
 		}
 		w.flushed(to)
 	case n < 74:
+		w.m.writeBegun(context.Background())
 		w.m.flushDue(context.Background())
 	case n < 78:
 		w.note("checkpoints")

@@ -39,6 +39,7 @@ type segment struct {
 	jitter     int64 // ms, taken off segment.ms
 	firstTime  int64 // of the first entry, or timeUnread
 	sinceIndex int64 // bytes since the last index entry
+	exact      bool  // both index files are there, and no longer than their entries
 
 	checking sync.Mutex  // held while the indexes of a segment from disk are looked through
 	checked  atomic.Bool // they are sound, and what imu guards is right
@@ -75,8 +76,8 @@ func newSegment(l *Log, base int64) *segment {
 	return s
 }
 
-// create makes the file of a new segment. One that lies there under its name is a remainder
-// of something that was given up, and is emptied. The caller holds the log's lock.
+// create makes the files of a new segment. What lies there under its name is a remainder of
+// something that was given up, and is emptied. The caller holds the log's lock.
 func (s *segment) create() error {
 	l := s.log
 	h, err := s.get(logData, os.O_CREATE|os.O_TRUNC)
@@ -84,11 +85,15 @@ func (s *segment) create() error {
 		return err
 	}
 	defer h.release()
+	for _, k := range []fileKind{offsetIndex, timeIndex} { // now, so that a stop has less to do
+		if err := writeFile(l.m.fs, s.path(k.suffix()), nil, false); err != nil {
+			return err
+		}
+	}
+	s.exact = true
 	if l.leftovers {
-		for _, suffix := range segmentSuffixes[1:] {
-			if err := l.m.fs.Remove(s.path(suffix)); err != nil && !notExist(err) {
-				return err
-			}
+		if err := l.m.fs.Remove(s.path(txnSuffix)); err != nil && !notExist(err) {
+			return err
 		}
 	}
 	if o := l.options(); o.Preallocate {
@@ -264,6 +269,9 @@ func (s *segment) finish() error {
 	if err := s.writeIndexes(); err != nil {
 		return err
 	}
+	if s.exact {
+		return nil
+	}
 	for _, k := range []fileKind{offsetIndex, timeIndex} {
 		h, err := s.get(k, os.O_CREATE)
 		if err != nil {
@@ -278,6 +286,7 @@ func (s *segment) finish() error {
 			return err
 		}
 	}
+	s.exact = true
 	return nil
 }
 

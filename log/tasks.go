@@ -42,6 +42,7 @@ type tasks struct {
 	mu      sync.Mutex
 	asked   [taskCount]bool // guarded by mu: do it now
 	flushes []*Log          // guarded by mu: logs with a closed segment that is not flushed
+	begun   []*Log          // guarded by mu: logs whose first epochs are not in their file
 	delayed []delayed       // guarded by mu
 }
 
@@ -77,6 +78,17 @@ func (l *Log) scheduleFlushLocked() {
 	l.due = true
 	l.m.tasks.mu.Lock()
 	l.m.tasks.flushes = append(l.m.tasks.flushes, l)
+	l.m.tasks.mu.Unlock()
+	l.m.kick()
+}
+
+// begunLocked lets the first epochs of a log be written soon. The caller holds the log's lock.
+func (l *Log) begunLocked() {
+	if !l.epochs.isNew() {
+		return
+	}
+	l.m.tasks.mu.Lock()
+	l.m.tasks.begun = append(l.m.tasks.begun, l)
 	l.m.tasks.mu.Unlock()
 	l.m.kick()
 }
@@ -133,6 +145,7 @@ func (m *Manager) run(ctx context.Context) {
 			}
 			sleep = min(sleep, time.Until(next[t]))
 		}
+		m.writeBegun(ctx)
 		m.flushDue(ctx)
 		sleep = min(sleep, m.doDelayed())
 		timer.Reset(max(sleep, 0))
@@ -171,9 +184,7 @@ func (m *Manager) perform(ctx context.Context, t task) {
 			default:
 				err = d.saveWatermarks()
 			}
-			if err != nil {
-				m.checkpointFailed(d, err)
-			}
+			m.checkpointed(d, t, err)
 		}
 		return
 	case taskFiles:
@@ -201,19 +212,27 @@ func (m *Manager) perform(ctx context.Context, t task) {
 			l.expireProducers(now)
 		}
 		if err != nil {
-			m.logger.Warn("background work on a log failed", "partition", l.label, "err", err)
+			l.backgroundFailed("retention or flush", err)
 		}
 	}
 }
 
-// checkpointFailed says what a checkpoint that cannot be written means. Without room the next
-// one may fit.
-func (m *Manager) checkpointFailed(d *dir, err error) {
-	if vfs.Full(err) || errors.Is(err, ErrStorage) {
-		m.logger.Warn("cannot write a checkpoint", "dir", d.path, "err", err)
-		return
+// checkpointed says what became of a checkpoint. Without room the next one may fit.
+func (m *Manager) checkpointed(d *dir, t task, err error) {
+	before := d.full
+	switch {
+	case err == nil:
+		if d.full &^= 1 << t; d.full == 0 && before != 0 {
+			m.logger.Info("checkpoints are written again", "dir", d.path)
+		}
+	case errors.Is(err, ErrStorage):
+	case !vfs.Full(err):
+		d.fail(fmt.Errorf("write a checkpoint: %w", err))
+	default:
+		if d.full |= 1 << t; before == 0 {
+			m.logger.Warn("cannot write checkpoints, for want of room on the disk", "dir", d.path, "err", err)
+		}
 	}
-	d.fail(fmt.Errorf("write a checkpoint: %w", err))
 }
 
 // writeIdleIndexes writes the index entries that are only in memory, so that partitions that
@@ -227,11 +246,25 @@ func (m *Manager) writeIdleIndexes(ctx context.Context) {
 			continue
 		}
 		if s := l.active(); s.pending() && !l.closed {
-			if err := l.writeFailed("write an index", s.writeIndexes()); err != nil {
-				m.logger.Warn("cannot write an index", "partition", l.label, "err", err)
-			}
+			l.writeFailed("write an index", s.writeIndexes())
 		}
 		l.mu.Unlock()
+	}
+}
+
+// writeBegun writes the first epochs of logs that were begun.
+func (m *Manager) writeBegun(ctx context.Context) {
+	m.tasks.mu.Lock()
+	logs := m.tasks.begun
+	m.tasks.begun = nil
+	m.tasks.mu.Unlock()
+	for _, l := range logs {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := l.writeFirstEpochs(); err != nil {
+			l.backgroundFailed("write "+epochFile, err)
+		}
 	}
 }
 
@@ -256,7 +289,7 @@ func (m *Manager) flushDue(ctx context.Context) {
 			continue
 		}
 		if err := l.Flush(base); err != nil {
-			m.logger.Warn("flush of a closed segment failed", "partition", l.label, "err", err)
+			l.backgroundFailed("flush of a closed segment", err)
 		}
 	}
 }
