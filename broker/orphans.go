@@ -20,7 +20,8 @@ const metadataTopic = "__cluster_metadata"
 //
 // A registry without any topic is a new one over data that are not: its file was lost, or the
 // directory comes from a Kafka whose metadata were elsewhere. Then the topics are made of the
-// logs, with their ids; what settings they had is not known.
+// logs, with their ids. What settings they had is not known, so they keep everything until
+// somebody sets a retention.
 //
 // Beside topics that are known such a log is what is left of a topic that is gone. Nobody can
 // read it, and it would be in the way of a new topic of its name, so it is set aside as Kafka
@@ -77,6 +78,8 @@ func (b *Broker) adopt(ctx context.Context, names []string, found map[string][]*
 			t.Configs = b.groups.TopicConfig()
 		case txn.Topic:
 			t.Configs = b.txns.TopicConfig()
+		default: // what its settings were is not known, and retention must not guess
+			t.Configs = map[string]string{"retention.ms": "-1", "retention.bytes": "-1"}
 		}
 		topics = append(topics, t)
 	}
@@ -97,7 +100,7 @@ func (b *Broker) adopt(ctx context.Context, names []string, found map[string][]*
 		}
 		partitions += int(r.Partitions)
 	}
-	b.log.Warn("the registry had no topics, so they were made of the logs that are there; settings that they had are not known and are the defaults",
+	b.log.Warn("the registry had no topics, so they were made of the logs that are there; the settings that they had are not known: they keep everything (retention.ms and retention.bytes are -1), all else is the default",
 		"topics", len(topics), "partitions", partitions)
 	return nil
 }

@@ -72,6 +72,15 @@ func TestRegistryLost(t *testing.T) {
 	if now := topicID(t, c, "kept"); now != id {
 		t.Errorf("topic id %v, was %v", now, id)
 	}
+	configs, err := kadm.NewClient(c).DescribeTopicConfigs(t.Context(), "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range configs[0].Configs {
+		if e.Key == "retention.ms" && e.MaybeValue() != "-1" { // old records would go before anybody could say what they are
+			t.Errorf("retention.ms %s", e.MaybeValue())
+		}
+	}
 	produce(t, c, "b")
 	c.AddConsumeTopics("kept")
 	var got []string

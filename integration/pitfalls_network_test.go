@@ -27,7 +27,6 @@ func idleConnections(p *pit) {
 	topic, _ := p.topic(waiting, 1)
 	idle, fresh, used := dialWire(p, addr), dialWire(p, addr), dialWire(p, addr)
 	idle.metadata()
-	begun := time.Now()
 	fetch := fetchOf(topic, [16]byte{}, 0)
 	fetch.MaxWaitMillis = 3000
 	waiting.send(fetch, 11)
@@ -42,7 +41,7 @@ func idleConnections(p *pit) {
 
 	soon := dialWire(p, addr)
 	soon.metadata()
-	begun = time.Now()
+	begun := time.Now()
 	soon.wantClosed("an idle connection")
 	if took := time.Since(begun); took < limit-limit/10 {
 		p.Errorf("an idle connection was closed after %v, want %v", took, limit)

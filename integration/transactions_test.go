@@ -210,7 +210,7 @@ func TestFranzGoExactlyOnce(t *testing.T) {
 func copyInTransactions(ctx context.Context, t *testing.T, addr string, v *kversion.Versions, in, out, id string, batches chan<- int) {
 	for ctx.Err() == nil {
 		s, err := kgo.NewGroupTransactSession(kgoOptions(addr, v, kgo.TransactionalID(id), kgo.ConsumeTopics(in), kgo.ConsumerGroup("g"+in),
-			kgo.DefaultProduceTopic(out), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(), kgo.FetchMaxWait(100*time.Millisecond),
+			kgo.DefaultProduceTopic(out), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(100*time.Millisecond),
 			kgo.TransactionTimeout(10*time.Second), kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(300*time.Millisecond), kgo.RecordDeliveryTimeout(10*time.Second))...)
 		if err != nil {
 			t.Error(err)

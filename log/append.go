@@ -84,7 +84,6 @@ func (l *Log) Append(a Append) (Appended, error) {
 	done.Last = next - 1
 	if a.Epoch > l.epochs.last() {
 		l.epochs.assign(a.Epoch, done.First)
-		defer l.begunLocked()
 	}
 	if err := l.appendLocked(v.Records, done.First, next, v.MaxTimestamp, now, o); err != nil {
 		return Appended{}, err
@@ -238,6 +237,7 @@ func (l *Log) appendLocked(records []byte, first, next, maxTime, now int64, o *O
 	if full == nil && l.trouble.full.Load() {
 		l.room(int64(len(records)))
 	}
+	l.tidyLaterLocked()
 	l.m.metrics.appendedBytes.Add(float64(len(records)))
 	l.wake.all()
 	return nil

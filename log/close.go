@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"ottla/log/vfs"
 )
 
 // Close makes everything durable, writes the checkpoints and the mark of a clean stop, and
@@ -43,7 +41,6 @@ func (m *Manager) Close() error {
 // while a damaged partition is there that nobody has checked.
 func (m *Manager) closeDir(d *dir) error {
 	logs := slices.DeleteFunc(m.snapshot(), func(l *Log) bool { return l.dir != d })
-	const many = 32 // from here on one sync of the file system costs less than those of files
 	dirty, damaged := 0, false
 	for _, l := range logs {
 		if _, epochs := l.epochs.unwritten(l.End()); epochs || l.Flushed() < l.End() {
@@ -53,13 +50,13 @@ func (m *Manager) closeDir(d *dir) error {
 	}
 	// What was written until now is on its way to the disk while the rest is written.
 	var ahead sync.WaitGroup
-	if dirty > many {
+	if dirty > manyLogs {
 		ahead.Go(func() { m.syncAll(d) })
 	}
-	failed := m.each(logs, func(l *Log) error { return l.finish(dirty > many) })
+	failed := m.each(logs, func(l *Log) error { return l.finish(dirty > manyLogs) })
 	ahead.Wait()
 	synced := false
-	if failed == nil && dirty > many {
+	if failed == nil && dirty > manyLogs {
 		synced, failed = m.syncAll(d)
 	}
 	if failed == nil {
@@ -78,16 +75,6 @@ func (m *Manager) closeDir(d *dir) error {
 		return err
 	}
 	return m.fs.SyncDir(d.path)
-}
-
-// syncAll makes all of the directory's file system durable, where the system can. An error takes
-// the directory offline.
-func (m *Manager) syncAll(d *dir) (done bool, err error) {
-	if done, err = vfs.SyncAll(m.fs, d.path); err != nil {
-		d.fail(err)
-		return done, d.failed()
-	}
-	return done, nil
 }
 
 // each calls f for all logs on RecoveryThreads goroutines and waits for them.
@@ -127,6 +114,11 @@ func (l *Log) finish(unsynced bool) error {
 	if l.usable() != nil {
 		return nil
 	}
+	return l.finishLocked(unsynced)
+}
+
+// finishLocked writes what a clean stop leaves in a log's files.
+func (l *Log) finishLocked(epochs bool) error {
 	s := l.active()
 	if s.size.Load() > 0 && s.checked.Load() { // or it was not touched since the start
 		if err := s.finish(); err != nil {
@@ -138,50 +130,11 @@ func (l *Log) finish(unsynced bool) error {
 			return l.writeFailed("write a producer snapshot", err)
 		}
 	}
-	l.epochs.writing.Lock()
-	defer l.epochs.writing.Unlock()
-	if list, ok := l.epochs.unwritten(l.end.Load()); ok && unsynced {
-		return l.writeFailed("write "+epochFile, l.writeEpochs(list))
-	}
-	return nil
-}
-
-// writeEpochs writes the epochs, not durably, if the file has not got them. The first ones are
-// written in place: torn by a crash they are found to be so, and read from the batches. The caller
-// holds epochs.writing.
-func (l *Log) writeEpochs(list []epochEntry) (err error) {
-	name := l.path(epochFile)
-	switch there, first := l.epochs.there(list); {
-	case there:
-		return nil
-	case first:
-		err = writeOnce(l.m.fs, name, formatEpochs(list))
-	default:
-		if err = writeFile(l.m.fs, name+temporarySuffix, formatEpochs(list), false); err == nil {
-			err = l.m.fs.Rename(name+temporarySuffix, name)
-		}
-	}
-	if err == nil {
-		l.epochs.put(list)
-		l.flush.names.Store(true)
-	}
-	return err
-}
-
-// writeFirstEpochs writes the first epochs of a log while it is in use, so that a stop of many new
-// partitions has less to do.
-func (l *Log) writeFirstEpochs() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.writable() != nil || !l.epochs.isNew() || !l.epochs.writing.TryLock() {
-		return nil // a flush writes them just now
-	}
-	defer l.epochs.writing.Unlock()
-	list, ok := l.epochs.unwritten(l.end.Load())
-	if !ok {
+	if !epochs {
 		return nil
 	}
-	return l.writeFailed("write "+epochFile, l.writeEpochs(list))
+	_, err := l.putEpochs(l.end.Load())
+	return l.writeFailed("write "+epochFile, err)
 }
 
 // settle makes a finished log durable, unless synced says that it is.

@@ -131,13 +131,6 @@ func (e *epochs) unwritten(below int64) ([]epochEntry, bool) {
 	return slices.Clone(e.list), true
 }
 
-// isNew says that the file, if it is there, has no entries.
-func (e *epochs) isNew() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.file) == 0
-}
-
 // there says whether the file has the entries, first whether it has none.
 func (e *epochs) there(list []epochEntry) (there, first bool) {
 	e.mu.Lock()
@@ -158,6 +151,15 @@ func startingBelow(list []epochEntry, offset int64) []epochEntry {
 		n--
 	}
 	return list[:n]
+}
+
+// kept says that a file with these entries is durable, if it has them still.
+func (e *epochs) kept(list []epochEntry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if list != nil && slices.Equal(list, e.file) {
+		e.written = list
+	}
 }
 
 // wrote says that the file has these entries, durably.

@@ -238,19 +238,6 @@ const maxSmallFile = 256 << 20
 
 // writeFile writes a small file under its name at once. It is not durable before its next sync.
 func writeFile(fsys vfs.FS, name string, data []byte, sync bool) error {
-	then := func(vfs.File) error { return nil }
-	if sync {
-		then = vfs.File.Sync
-	}
-	return putFile(fsys, name, data, then)
-}
-
-// writeOnce is writeFile for a file that is not written again soon.
-func writeOnce(fsys vfs.FS, name string, data []byte) error {
-	return putFile(fsys, name, data, func(f vfs.File) error { vfs.Begin(f); return nil })
-}
-
-func putFile(fsys vfs.FS, name string, data []byte, then func(vfs.File) error) error {
 	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
@@ -258,8 +245,8 @@ func putFile(fsys vfs.FS, name string, data []byte, then func(vfs.File) error) e
 	if len(data) > 0 {
 		_, err = f.WriteAt(data, 0)
 	}
-	if err == nil {
-		err = then(f)
+	if err == nil && sync {
+		err = f.Sync()
 	}
 	if e := f.Close(); err == nil {
 		err = e

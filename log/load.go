@@ -1,8 +1,10 @@
 package log
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +13,9 @@ import (
 
 // progressEvery is how often a long load says how far it is.
 const progressEvery = 5 * time.Second
+
+// noticeable is how long a load may take without a word.
+const noticeable = time.Second
 
 // Load opens the logs that are on disk, or only those of the topics that are named, several at
 // a time. A log that cannot be opened is there afterwards and answers ErrStorage; the error of
@@ -71,9 +76,11 @@ func (m *Manager) Load(topics ...string) error {
 		})
 	}
 	wg.Wait()
-	if len(jobs) > 0 {
-		m.logger.Info("loaded logs", "partitions", len(jobs), "ms", time.Since(began).Milliseconds())
+	level, took := slog.LevelDebug, time.Since(began)
+	if m.recovering.Load() || took > noticeable {
+		level = slog.LevelInfo
 	}
+	m.logger.Log(context.Background(), level, "loaded logs", "partitions", len(jobs), "ms", took.Milliseconds())
 	return nil
 }
 

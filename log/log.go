@@ -27,6 +27,9 @@ type Log struct {
 	state     producerState // guarded by mu
 	leftovers bool          // the directory may hold files of segments that are not listed
 	due       bool          // guarded by mu: in the manager's list of logs to flush
+	untidy    bool          // guarded by mu: in that of logs that were written to
+	tidied    int           // how often it was taken out of there; the manager's goroutine's
+	tidy      int64         // guarded by mu: where its snapshot between segments is, 0: there is none
 
 	list  atomic.Pointer[[]*segment] // rising, never empty; replaced whole, under mu
 	start atomic.Int64

@@ -4,8 +4,9 @@
 //	manager.go dirs.go meta.go     the log directories and the partitions in them
 //	load.go loader.go recover.go   what a start does: after a clean stop, after a crash
 //	replay.go                      producers and epochs by what the log has
-//	close.go                       a clean stop
-//	tasks.go retention.go          what happens by itself: one goroutine for all partitions
+//	close.go syncall.go            a clean stop; many logs made durable at once
+//	tasks.go retention.go tidy.go  what happens by itself: one goroutine for all partitions
+//	trouble.go                     what is told when a disk fails or is full
 //	log.go append.go read.go       one partition; lookup.go, truncate.go, flush.go
 //	segment.go index.go rebuild.go one file of entries with its indexes; scan.go walks it
 //	producers.go snapshot.go txnindex.go epochs.go   what goes along with the records
@@ -96,6 +97,8 @@ type Manager struct {
 	mu     sync.RWMutex
 	logs   map[key]*Log // guarded by mu
 	closed atomic.Bool
+
+	recovering atomic.Bool // a log with records was not as a clean stop leaves it
 
 	tasks tasks
 }
@@ -297,7 +300,7 @@ func (l *Log) claim(id [16]byte) error {
 	case have != none:
 		return fmt.Errorf("%s: it is of topic id %s, not %s: %w", l.path(""), uuid(have), uuid(id), ErrTopicID)
 	}
-	if err := writeOnce(l.m.fs, l.path(partitionFile), formatPartitionFile(id)); err != nil {
+	if err := writeFile(l.m.fs, l.path(partitionFile), formatPartitionFile(id), false); err != nil {
 		return l.writeFailed("write "+partitionFile, err)
 	}
 	l.flush.file.Store(true)

@@ -26,7 +26,10 @@ func (w *world) step() error {
 		}
 		w.flushed(to)
 	case n < 74:
-		w.m.writeBegun(context.Background())
+		if w.r.IntN(2) == 0 {
+			w.note("tidy", w.l.End())
+			w.l.tidyUp()
+		}
 		w.m.flushDue(context.Background())
 	case n < 78:
 		w.note("checkpoints")

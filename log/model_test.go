@@ -308,9 +308,6 @@ func (w *world) left(s state, got []byte, power bool) (c state, ok bool) {
 		lacks = false
 		c.batches = append(c.batches, b)
 	}
-	if len(c.batches) == 0 && blind {
-		c.begin = end
-	}
 	if c.end() != end {
 		if !power && !holes || c.end() > end || s.end() < end || !bases[end] {
 			return c, false

@@ -205,6 +205,7 @@ func (ld *loader) recover() (int64, error) {
 			}
 			continue
 		}
+		l.m.recovering.Store(true)
 		next, whole, err := ld.segment(s)
 		if err != nil {
 			return 0, err

@@ -42,8 +42,9 @@ type tasks struct {
 	mu      sync.Mutex
 	asked   [taskCount]bool // guarded by mu: do it now
 	flushes []*Log          // guarded by mu: logs with a closed segment that is not flushed
-	begun   []*Log          // guarded by mu: logs whose first epochs are not in their file
 	delayed []delayed       // guarded by mu
+	untidy  []untidy        // guarded by mu: logs that were written to
+	tidyAt  time.Time       // guarded by mu: when to look through them, if there are any
 }
 
 // delayed is something to do once, after a time.
@@ -78,17 +79,6 @@ func (l *Log) scheduleFlushLocked() {
 	l.due = true
 	l.m.tasks.mu.Lock()
 	l.m.tasks.flushes = append(l.m.tasks.flushes, l)
-	l.m.tasks.mu.Unlock()
-	l.m.kick()
-}
-
-// begunLocked lets the first epochs of a log be written soon. The caller holds the log's lock.
-func (l *Log) begunLocked() {
-	if !l.epochs.isNew() {
-		return
-	}
-	l.m.tasks.mu.Lock()
-	l.m.tasks.begun = append(l.m.tasks.begun, l)
 	l.m.tasks.mu.Unlock()
 	l.m.kick()
 }
@@ -145,9 +135,8 @@ func (m *Manager) run(ctx context.Context) {
 			}
 			sleep = min(sleep, time.Until(next[t]))
 		}
-		m.writeBegun(ctx)
 		m.flushDue(ctx)
-		sleep = min(sleep, m.doDelayed())
+		sleep = min(sleep, m.doDelayed(), m.tidyIdle(ctx))
 		timer.Reset(max(sleep, 0))
 		select {
 		case <-timer.C:
@@ -193,6 +182,10 @@ func (m *Manager) perform(ctx context.Context, t task) {
 		return
 	}
 	now := m.nowMs()
+	if t == taskFlush {
+		m.flushOld(ctx, now)
+		return
+	}
 	for _, l := range m.snapshot() {
 		if ctx.Err() != nil {
 			return
@@ -204,15 +197,11 @@ func (m *Manager) perform(ctx context.Context, t task) {
 		switch t {
 		case taskRetention:
 			_, err = l.clean()
-		case taskFlush:
-			if o := l.options(); l.Flushed() < l.End() && now-l.flush.last.Load() >= o.FlushMs {
-				err = l.Flush(l.End())
-			}
 		case taskProducers:
 			l.expireProducers(now)
 		}
 		if err != nil {
-			l.backgroundFailed("retention or flush", err)
+			l.backgroundFailed("retention", err)
 		}
 	}
 }
@@ -249,22 +238,6 @@ func (m *Manager) writeIdleIndexes(ctx context.Context) {
 			l.writeFailed("write an index", s.writeIndexes())
 		}
 		l.mu.Unlock()
-	}
-}
-
-// writeBegun writes the first epochs of logs that were begun.
-func (m *Manager) writeBegun(ctx context.Context) {
-	m.tasks.mu.Lock()
-	logs := m.tasks.begun
-	m.tasks.begun = nil
-	m.tasks.mu.Unlock()
-	for _, l := range logs {
-		if ctx.Err() != nil {
-			return
-		}
-		if err := l.writeFirstEpochs(); err != nil {
-			l.backgroundFailed("write "+epochFile, err)
-		}
 	}
 }
 

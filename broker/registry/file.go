@@ -52,6 +52,9 @@ func openFile(path string) (f *file, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
+	if err := checkLength(path); err != nil {
+		return nil, err
+	}
 	db, err := bolt.Open(path, 0o644, &bolt.Options{
 		Timeout:         time.Millisecond, // one attempt: who holds the lock keeps it
 		FreelistType:    bolt.FreelistMapType,
@@ -69,6 +72,41 @@ func openFile(path string) (f *file, err error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// checkLength finds a file that has lost its end. bbolt maps the file and does not look, and to
+// read where the file is not ends the process. Where its two meta pages have what is needed:
+// after a page's head of 16 bytes magic, page size at 8, number of pages at 40, transaction at 48.
+func checkLength(path string) error {
+	const head, magic, metaSize = 16, 0xED0CDAED, 64
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("%w: open %s: %w", ErrStorage, path, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("%w: open %s: %w", ErrStorage, path, err)
+	}
+	var newest, need uint64
+	at := int64(head)
+	for range 2 {
+		b := make([]byte, metaSize)
+		if _, err := f.ReadAt(b, at); err != nil || binary.NativeEndian.Uint32(b) != magic {
+			return nil // not a whole meta page: bbolt says what it thinks of it
+		}
+		size := uint64(binary.NativeEndian.Uint32(b[8:]))
+		if pages, tx := binary.NativeEndian.Uint64(b[40:]), binary.NativeEndian.Uint64(b[48:]); tx >= newest {
+			newest, need = tx, pages*size
+		}
+		at += int64(size)
+	}
+	if uint64(info.Size()) < need {
+		return fmt.Errorf("%w: %s is cut off: %d bytes of %d; moved away, the topics are made again of the logs that are there", ErrStorage, path, info.Size(), need)
+	}
+	return nil
 }
 
 // sweep begins the transaction that forgets ephemeral nodes; nothing to do leaves none open.

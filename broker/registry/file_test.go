@@ -419,3 +419,48 @@ func BenchmarkJoin(b *testing.B) {
 		}
 	})
 }
+
+// TestFileCut: a file that has lost its end is refused, whatever is left of it, and does not end
+// the process.
+func TestFileCut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	l := open(t, path)
+	s := l.Session()
+	err := s.Group(func(t Tree) error {
+		for i := range 300 {
+			if _, err := t.Create(fmt.Sprintf("/n%d", i), make([]byte, 200), Persistent); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for size := int64(1000); size < info.Size(); size = size*3/2 + 7 {
+		if err := os.WriteFile(path, whole[:size], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		tree, err := OpenFile(path)
+		if err == nil {
+			tree.Close()
+			continue
+		}
+		if refused++; !errors.Is(err, ErrStorage) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	if refused < 5 {
+		t.Errorf("refused %d times", refused)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -119,13 +120,8 @@ type broker struct {
 }
 
 func start(command []string, dir string) (*broker, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	addr := l.Addr().String()
-	l.Close()
-	_, port, _ := net.SplitHostPort(addr)
+	port := freePort()
+	addr := net.JoinHostPort("127.0.0.1", port)
 	args := make([]string, len(command))
 	for i, a := range command {
 		args[i] = strings.NewReplacer("$PORT", port, "$DIR", dir).Replace(a)
@@ -153,9 +149,29 @@ func start(command []string, dir string) (*broker, error) {
 			return b, nil
 		}
 		if b.took > time.Minute {
-			return nil, errors.Join(fmt.Errorf("no answer within a minute, see %s.log: %w", dir, err), b.stop())
+			printed, _ := os.ReadFile(dir + ".log")
+			return nil, errors.Join(fmt.Errorf("no answer within a minute: %w\n%s", err, printed), b.stop())
 		}
 		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// freePort is a port that is free together with the next one, which Kafka's controller takes. It lies below those
+// that the kernel gives to clients: one of these may be in use as a client's by the time the broker listens.
+func freePort() string {
+	for {
+		port := 20000 + rand.IntN(10000)
+		a, err1 := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		b, err2 := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+1)))
+		if err1 == nil {
+			a.Close()
+		}
+		if err2 == nil {
+			b.Close()
+		}
+		if err1 == nil && err2 == nil {
+			return strconv.Itoa(port)
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ P
 printf 'ottla\t127.0.0.1:19192\tbash %s/ottla-up\nKafka 4.4.0\t127.0.0.1:19292\tbash %s/kafka-up\n' "$work" "$work" >"$work/peers.tsv"
 bash "$shared/bench/interleave.sh" "$rounds" "$work/peers.tsv" | tee "$work/rows.tsv"
 
+cp "$work/rows.tsv" "${TMPDIR:-/tmp}/ottla-bench-rows.tsv" # what a failure further on must not cost
 {
   echo '# Figures'
   echo

@@ -33,10 +33,6 @@ func (osFS) syncAll(dir string) (bool, error) {
 	return true, nil
 }
 
-func (f *osFile) begin() {
-	unix.SyncFileRange(f.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) // a hint: an error comes up at the next sync
-}
-
 func (f *osFile) reserve(size int64) error {
 	err := unix.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {

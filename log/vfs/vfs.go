@@ -66,14 +66,6 @@ func SyncAll(fsys FS, dir string) (done bool, err error) {
 	return false, nil
 }
 
-// Begin lets the system begin to write out a file that is whole, without waiting for it: a later
-// sync of the file system has less to do. It does nothing where the system cannot.
-func Begin(f File) {
-	if b, ok := f.(interface{ begin() }); ok {
-		b.begin()
-	}
-}
-
 // Reserve asks for room for a file of the given size, without changing its size. It does
 // nothing where the system cannot.
 func Reserve(f File, size int64) error {
