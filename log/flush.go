@@ -20,6 +20,7 @@ type flusher struct {
 	idle    sync.Cond // somebody's fsync ended; its L is &mu
 	running bool      // guarded by mu: somebody is in fsync
 	cuts    int       // guarded by mu: counts truncations
+	cutting bool      // guarded by mu: a truncation is under way
 	point   atomic.Int64
 	last    atomic.Int64 // when the last flush ended, ms
 
@@ -95,20 +96,42 @@ func (l *Log) flushLocked() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running = false
-	if err == nil && f.cuts == cuts && point > f.point.Load() {
-		f.point.Store(point)
-		l.dir.pointsMoved.Store(true)
+	if err == nil {
+		l.reachedLocked(cuts, point)
 	}
 	f.last.Store(l.m.nowMs())
 	f.idle.Broadcast()
 	return err
 }
 
-// cut takes the recovery point back. The caller holds the log's lock and truncates then.
+// reachedLocked moves the recovery point to what a flush has made durable, unless the log was
+// truncated since the flush looked at its end and at cuts. The caller holds flusher.mu.
+func (l *Log) reachedLocked(cuts int, point int64) {
+	f := &l.flush
+	if !f.cutting && f.cuts == cuts && point > f.point.Load() {
+		f.point.Store(point)
+		l.dir.pointsMoved.Store(true)
+	}
+}
+
+// hold keeps the recovery point from rising until the release that it returns: for as long as
+// a truncation is under way, the log's end says more than there is.
+func (f *flusher) hold() (release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cutting = true
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.cutting = false
+		f.cuts++
+	}
+}
+
+// cut takes the recovery point back. The caller holds the log's lock and the recovery point.
 func (f *flusher) cut(to int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.cuts++
 	if f.point.Load() > to {
 		f.point.Store(to)
 	}

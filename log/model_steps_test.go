@@ -51,6 +51,9 @@ func (w *world) step() error {
 		return w.truncate()
 	case n < 94:
 		to := w.r.Int64N(w.is().end() + 20)
+		if w.blind {
+			to = max(to, w.is().start) // what lies below it may be there, and an end within this brings it back
+		}
 		w.note("truncate fully", to)
 		w.becomes(state{})
 		w.durable = 0

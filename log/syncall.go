@@ -77,10 +77,7 @@ func (m *Manager) flushTogether(d *dir, logs []*Log) bool {
 		}
 		l.epochs.kept(at.epochs)
 		l.flush.mu.Lock()
-		if l.flush.cuts == at.cuts && at.point > l.flush.point.Load() {
-			l.flush.point.Store(at.point)
-			d.pointsMoved.Store(true)
-		}
+		l.reachedLocked(at.cuts, at.point)
 		l.flush.mu.Unlock()
 		l.flush.last.Store(now)
 	}

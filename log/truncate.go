@@ -21,6 +21,7 @@ func (l *Log) TruncateTo(offset int64) error {
 		l.epochs.truncateEnd(end)
 		return nil
 	}
+	defer l.flush.hold()()
 	list := l.segments()
 	if offset < list[0].base {
 		return l.truncateFullyLocked(max(offset, 0))
@@ -68,6 +69,7 @@ func (l *Log) TruncateFully(start int64) error {
 	if start < 0 {
 		return fmt.Errorf("%s: truncate to %d: %w", l, start, ErrOffsetOutOfRange)
 	}
+	defer l.flush.hold()()
 	return l.truncateFullyLocked(start)
 }
 
