@@ -54,11 +54,10 @@ func (l *Log) follow(s *segment, sc *scanner, index bool) error {
 }
 
 // loadProducers makes the state of the producers that of the newest snapshot at or below an
-// offset, and follows it up to there. After a clean stop a log without any snapshot never had
-// producers (as Kafka sees it).
+// offset, and follows it up to there. Without one it is read from all entries, after a clean stop
+// too: the mark of that may be one that a crash brought back, with a log that was truncated since.
 func (ld *loader) loadProducers(at int64, clean bool) error {
 	l := ld.l
-	never := clean && len(l.state.snapshot) == 0
 	offset, ok, err := l.loadSnapshot(at)
 	if err != nil {
 		return err
@@ -66,9 +65,6 @@ func (ld *loader) loadProducers(at int64, clean bool) error {
 	ld.producers = offset
 	if !ok {
 		ld.producers = ld.list[0].base
-		if never {
-			ld.producers = at
-		}
 		l.state.clear()
 	}
 	if clean {
