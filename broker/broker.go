@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"path/filepath"
 	"runtime/debug"
@@ -212,11 +213,8 @@ func (b *Broker) openDirs(fs vfs.FS) (*log.Dirs, error) {
 		return nil, err
 	}
 	if id := dirs.BrokerID(); id >= 0 && !b.config.Broker().IDSet && id != b.config.Broker().ID {
-		settings := map[string]string{}
-		for k, v := range b.opts.Settings {
-			settings[k] = v
-		}
-		settings["node.id"] = fmt.Sprint(id)
+		settings := map[string]string{"node.id": fmt.Sprint(id)} // IDSet: the settings have none
+		maps.Copy(settings, b.opts.Settings)
 		b.config, err = config.New(config.Options{Settings: settings, Logger: b.log, Level: b.opts.Level})
 		if err != nil {
 			dirs.Close()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ottla/broker/config"
+	"ottla/broker/controller"
 	"ottla/broker/server"
 	"ottla/coordinator/group"
 	"ottla/log"
@@ -133,7 +134,7 @@ func groupConfig(b *Broker, reg prometheus.Registerer) group.Config {
 type topicMaker struct{ b *Broker }
 
 func (m topicMaker) EnsureTopic(ctx context.Context, name string, partitions int32, replication int16, configs map[string]string) error {
-	if err := m.b.createTopic(ctx, name, partitions, replication, configs); err != nil {
+	if err := m.b.api.MakeTopic(ctx, controller.NewTopic{Name: name, Partitions: partitions, Replication: replication, Configs: configs}); err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
 	return nil

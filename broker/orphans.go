@@ -83,14 +83,8 @@ func (b *Broker) adopt(ctx context.Context, names []string, found map[string][]*
 		}
 		topics = append(topics, t)
 	}
-	for producer >= 0 {
-		first, count, err := b.controller.AllocateProducerIDs(ctx)
-		if err != nil {
-			return fmt.Errorf("producer ids above those of the logs: %w", err)
-		}
-		if first+count > producer {
-			break
-		}
+	if err := b.controller.ReserveProducerIDs(ctx, producer); err != nil {
+		return fmt.Errorf("producer ids above those of the logs: %w", err)
 	}
 	partitions := 0
 	for _, r := range b.controller.CreateTopics(ctx, topics, false) {

@@ -157,17 +157,6 @@ func (b *Broker) watchLoading(ctx context.Context) error {
 	}
 }
 
-func (b *Broker) createTopic(ctx context.Context, name string, partitions int32, replication int16, configs map[string]string) error {
-	alive := max(1, len(b.meta.Load().Brokers))
-	r := b.controller.CreateTopics(ctx, []controller.NewTopic{{
-		Name: name, Partitions: partitions, Replication: int16(min(int(replication), alive)), Configs: configs,
-	}}, false)[0]
-	if errors.Is(r.Err, controller.ErrTopicExists) {
-		return nil
-	}
-	return r.Err
-}
-
 // applier hands settings from the registry to the store.
 type applier struct{ b *Broker }
 

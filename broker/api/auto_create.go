@@ -28,8 +28,13 @@ func (s *API) ensureTopic(ctx context.Context, name string) error {
 	case txn.Topic:
 		return s.Txns.EnsureTopic(ctx)
 	}
-	nt := controller.NewTopic{Name: name, Partitions: -1}
-	nt.Replication = int16(min(s.Config.Broker().DefaultReplicationFactor, int64(max(1, len(s.Meta.Load().Brokers)))))
+	return s.MakeTopic(ctx, controller.NewTopic{Name: name, Partitions: -1, Replication: int16(s.Config.Broker().DefaultReplicationFactor)})
+}
+
+// MakeTopic creates a topic for somebody who only wants it to be there: one that is there already
+// is no error, and it gets as many of its replicas as there are brokers alive.
+func (s *API) MakeTopic(ctx context.Context, nt controller.NewTopic) error {
+	nt.Replication = int16(min(int(nt.Replication), max(1, len(s.Meta.Load().Brokers))))
 	err := s.Control.CreateTopics(ctx, []controller.NewTopic{nt}, false)[0].Err
 	if errors.Is(err, controller.ErrTopicExists) {
 		return nil

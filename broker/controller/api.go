@@ -264,25 +264,47 @@ const producerBlock = 1000
 
 // AllocateProducerIDs takes the next block of producer ids out of the tree. Any broker may.
 func (c *Controller) AllocateProducerIDs(ctx context.Context) (first, count int64, err error) {
+	first, err = c.takeProducerIDs(ctx, func(last int64) int64 { return last + producerBlock })
+	return first, producerBlock, err
+}
+
+// ReserveProducerIDs sees to it that no id up to one that is in use already will be allocated.
+func (c *Controller) ReserveProducerIDs(ctx context.Context, used int64) error {
+	used = min(used, 1<<63-1-producerBlock)
+	_, err := c.takeProducerIDs(ctx, func(last int64) int64 {
+		if used <= last {
+			return last
+		}
+		return used - used%producerBlock + producerBlock - 1 // blocks stay where they would be
+	})
+	return err
+}
+
+// takeProducerIDs moves the last id that is taken to what to says of it, at once however far that
+// is, and answers the first one of those that this takes.
+func (c *Controller) takeProducerIDs(ctx context.Context, to func(last int64) int64) (first int64, err error) {
 	for {
 		data, st, err := c.tree.Get(compat.PathProducerIDs, nil)
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		last, err := compat.DecodeProducerBlock(data)
 		if err != nil {
-			return 0, 0, fmt.Errorf("%s: %w", compat.PathProducerIDs, err)
+			return 0, fmt.Errorf("%s: %w", compat.PathProducerIDs, err)
 		}
 		if last.End > 1<<63-1-producerBlock {
-			return 0, 0, fmt.Errorf("%w: producer ids are used up", ErrInvalidRequest)
+			return 0, fmt.Errorf("%w: producer ids are used up", ErrInvalidRequest)
 		}
-		next := compat.ProducerBlockNode{Broker: c.o.BrokerID, Start: last.End + 1, End: last.End + producerBlock}
+		next := compat.ProducerBlockNode{Broker: c.o.BrokerID, Start: last.End + 1, End: to(last.End)}
+		if next.End == last.End {
+			return next.Start, nil
+		}
 		_, err = c.tree.Set(compat.PathProducerIDs, next.Encode(), st.Version)
 		if err == nil {
-			return next.Start, producerBlock, nil
+			return next.Start, nil
 		}
 		if !errors.Is(err, registry.ErrBadVersion) || ctx.Err() != nil {
-			return 0, 0, err
+			return 0, err
 		}
 	}
 }

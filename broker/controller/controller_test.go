@@ -543,6 +543,20 @@ func TestProducerIDs(t *testing.T) {
 	if err != nil || string(data) != `{"version":1,"broker":3,"block_start":"2000","block_end":"2999"}` {
 		t.Errorf("%s %v", data, err)
 	}
+	for _, c := range []struct{ used, next int64 }{{-1, 3000}, {3999, 4000}, {5_000_500, 5_001_000}} {
+		if err := b.ReserveProducerIDs(t.Context(), c.used); err != nil {
+			t.Fatal(err)
+		}
+		if first, _, err := b.AllocateProducerIDs(t.Context()); err != nil || first != c.next {
+			t.Errorf("after %d: %d %v, want %d", c.used, first, err, c.next)
+		}
+	}
+	if err := b.ReserveProducerIDs(t.Context(), 1<<63-1); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.AllocateProducerIDs(t.Context()); !errors.Is(err, ErrInvalidRequest) {
+		t.Errorf("after the last: %v", err)
+	}
 }
 
 // Calls end when the controller has stopped or was never run.
