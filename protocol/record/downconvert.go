@@ -13,7 +13,8 @@ import (
 //
 // It answers ErrUnsupportedCompression at the first batch of zstd, which the old formats do
 // not have, and ErrCorrupt, ErrInvalidRecord or ErrCodec at one that cannot be read; what was
-// converted before it is returned with the error. Checksums of v2 are not checked here.
+// converted before it is returned with the error. A wrong checksum is ErrCorrupt, which Kafka does not
+// look at: a new one would make the bytes seem right.
 func DownConvert(data []byte, magic int8, from int64) ([]byte, error) {
 	if magic != 0 && magic != 1 {
 		return nil, fmt.Errorf("%w: no conversion down to magic %d", ErrUnsupportedForFormat, magic)
@@ -32,6 +33,9 @@ func DownConvert(data []byte, magic int8, from int64) ([]byte, error) {
 		case b.Magic() <= magic:
 			out = append(out, b...)
 		default:
+			if stored, computed := b.CRC(), b.ComputeCRC(); stored != computed {
+				return out, fmt.Errorf("%w: batch at offset %d has the checksum %#08x, its bytes %#08x", ErrCorrupt, b.BaseOffset(), stored, computed)
+			}
 			whole := len(out)
 			if out, err = downConvert(out, b, magic, from); err != nil {
 				return out[:whole], err

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -163,36 +162,9 @@ func wrapperBase(b Batch, last int64) (int64, error) {
 	}
 }
 
-// messageRecords is Records for v0 and v1. A v1 set is read twice: only its end says what its
-// offsets count from.
+// messageRecords is Records for v0 and v1.
 func messageRecords(b Batch, most int64, yield func(Record, error) bool) {
-	compressed := b.Codec() != None
-	base, err := int64(0), error(nil)
-	if compressed && b.Magic() == 1 {
-		last := int64(0)
-		err = eachMessage(b, most, false, func(inner Batch, _ message) error {
-			last = inner.BaseOffset()
-			return nil
-		})
-		if err == nil {
-			base, err = wrapperBase(b, last)
-		}
-	}
-	if err == nil {
-		err = eachMessage(b, most, false, func(inner Batch, m message) error {
-			r := Record{Offset: base + inner.BaseOffset(), Timestamp: m.timestamp, Key: m.key, Value: m.value}
-			if compressed {
-				r.Key, r.Value = bytes.Clone(m.key), bytes.Clone(m.value)
-			}
-			if !yield(r, nil) {
-				return errStopped
-			}
-			return nil
-		})
-	}
-	if err != nil && err != errStopped {
-		yield(Record{}, err)
-	}
+	eachRecord(b, most, func(_ Batch, r Record, err error) bool { return yield(r, err) })
 }
 
 var errStopped = fmt.Errorf("stopped")

@@ -266,10 +266,13 @@ func TestDownConvertErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	flipped := bytes.Clone(good) // with a new checksum nobody would see it any more
+	flipped[len(flipped)-1] ^= 1
 	for _, c := range []struct {
 		bad  []byte
 		want error
 	}{
+		{flipped, ErrCorrupt},
 		{sample(Zstd), ErrUnsupportedCompression},
 		{change(good, func(b Batch) { b.putInt32(atCount, 9) }), ErrInvalidRecord},
 		{change(good, func(b Batch) { b.SetAttributes(int16(Gzip)) }), ErrCodec},
