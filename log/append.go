@@ -133,14 +133,25 @@ func (l *Log) AppendAsFollower(records []byte) (Appended, error) {
 	if end := l.end.Load(); done.First < end {
 		return Appended{}, fmt.Errorf("%s: offset %d, log ends at %d: %w", l, done.First, end, ErrUnexpectedOffset)
 	}
+	var before []epochEntry
+	changed := false
 	for b := range record.All(records) {
+		if b.Magic() >= 2 && b.LeaderEpoch() == l.epochs.last() {
+			continue
+		}
+		if !changed {
+			before, changed = l.epochs.entries(), true
+		}
 		if b.Magic() < 2 {
 			l.epochs.clear() // as Kafka: truncation goes by the high watermark then
-		} else if epoch := b.LeaderEpoch(); epoch != l.epochs.last() {
-			l.epochs.assign(epoch, b.BaseOffset())
+		} else {
+			l.epochs.assign(b.LeaderEpoch(), b.BaseOffset())
 		}
 	}
 	if err := l.appendLocked(records, done.First, last+1, maxTime, l.m.nowMs(), o); err != nil {
+		if changed {
+			l.epochs.restore(before)
+		}
 		return Appended{}, err
 	}
 	done.MustFlush = l.mustFlush(o, last+1)
@@ -204,8 +215,19 @@ func (l *Log) appendLocked(records []byte, first, next, maxTime, now int64, o *O
 	} else if err := l.readyLocked(s); err != nil {
 		return err
 	}
+	if len(l.state.open) > 0 {
+		if err := l.expectAborted(s, records); err != nil {
+			if cut := s.dropExpected(); cut != nil {
+				l.dir.fail(fmt.Errorf("cut back a partial write of %s: %w", l, cut), "topic", l.topic, "partition", l.partition)
+			}
+			return l.writeFailed("write an aborted transaction", err)
+		}
+	}
 	pos := s.size.Load()
 	if err, cut := s.write(records); err != nil {
+		if len(l.state.open) > 0 && cut == nil {
+			cut = s.dropExpected()
+		}
 		if cut != nil {
 			l.dir.fail(fmt.Errorf("cut back a partial write of %s: %w", l, cut), "topic", l.topic, "partition", l.partition)
 			err = fmt.Errorf("%w: %w", ErrStorage, cut)

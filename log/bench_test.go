@@ -101,7 +101,7 @@ func BenchmarkAppend(b *testing.B) {
 				l.SetHighWatermark(l.End())
 				if len(l.segments()) > 2 {
 					b.StopTimer()
-					l.clean()
+					l.retain()
 					b.StartTimer()
 				}
 			}

@@ -53,20 +53,32 @@ func (m *Manager) closeDir(d *dir) error {
 	if dirty > manyLogs {
 		ahead.Go(func() { m.syncAll(d) })
 	}
-	failed := m.each(logs, func(l *Log) error { return l.finish(dirty > manyLogs) })
+	var unfinished sync.Map // logs that found no room: what they have is flushed one by one
+	failed := m.each(logs, func(l *Log) error {
+		err := l.finish(dirty > manyLogs)
+		if err != nil {
+			unfinished.Store(l, true)
+		}
+		return err
+	})
 	ahead.Wait()
 	synced := false
-	if failed == nil && dirty > manyLogs {
-		synced, failed = m.syncAll(d)
+	if d.failed() == nil && dirty > manyLogs {
+		var err error
+		synced, err = m.syncAll(d)
+		failed = errors.Join(failed, err)
 	}
-	if failed == nil {
-		failed = m.each(logs, func(l *Log) error { return l.settle(synced) })
+	if d.failed() == nil {
+		failed = errors.Join(failed, m.each(logs, func(l *Log) error {
+			_, left := unfinished.Load(l)
+			return l.settle(synced && !left)
+		}))
 	}
-	if failed == nil {
+	if d.failed() == nil {
 		d.pointsMoved.Store(true)
 		d.startsMoved.Store(true)
 		d.watermarksMoved.Store(true)
-		failed = errors.Join(d.savePoints(), d.saveStarts(), d.saveWatermarks())
+		failed = errors.Join(failed, d.savePoints(), d.saveStarts(), d.saveWatermarks())
 	}
 	if failed != nil || damaged || !d.clean && len(d.skipped) > 0 {
 		return failed
@@ -117,24 +129,25 @@ func (l *Log) finish(unsynced bool) error {
 	return l.finishLocked(unsynced)
 }
 
-// finishLocked writes what a clean stop leaves in a log's files.
+// finishLocked writes what a clean stop leaves in a log's files. Appends do not need it: that it
+// finds no room is the caller's to tell.
 func (l *Log) finishLocked(epochs bool) error {
 	s := l.active()
 	if s.size.Load() > 0 && s.checked.Load() { // or it was not touched since the start
 		if err := s.finish(); err != nil {
-			return l.writeFailed("close a segment", err)
+			return l.makeFailed("close a segment", err)
 		}
 	}
 	if l.end.Load() > l.segments()[0].base {
 		if err := l.snapshotLocked(l.end.Load()); err != nil {
-			return l.writeFailed("write a producer snapshot", err)
+			return l.makeFailed("write a producer snapshot", err)
 		}
 	}
 	if !epochs {
 		return nil
 	}
 	_, err := l.putEpochs(l.end.Load())
-	return l.writeFailed("write "+epochFile, err)
+	return l.makeFailed("write "+epochFile, err)
 }
 
 // settle makes a finished log durable, unless synced says that it is.

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -26,12 +29,16 @@ type dir struct {
 	path string
 	lock io.Closer // nil: it was never usable
 	meta meta
-	m    *Manager // set by OpenManager
+	// fresh: there was no meta.properties. Beside directories that have one, it may stand where a
+	// disk should be that is not there.
+	fresh bool
+	m     *Manager // set by OpenManager
 
 	fault atomic.Pointer[error] // why it is offline; never taken back
 
 	clean   bool         // the last stop was clean; fixed by load
-	skipped map[key]bool // partitions that load was not asked for, or could not read
+	skipped map[key]bool // partitions that load was not asked for; guarded by saved
+	missing map[key]bool // partitions that had flushed records, and whose directories are gone
 
 	names struct { // of partitions' directories; a change is durable once synced has reached it
 		sync.Mutex
@@ -45,20 +52,29 @@ type dir struct {
 	}
 	pointsMoved, startsMoved, watermarksMoved atomic.Bool
 
+	cleaned struct { // what cleaner-offset-checkpoint says
+		sync.Mutex
+		offsets map[key]int64
+	}
+
 	full uint // checkpoints that found no room, a bit for each task; the manager's goroutine's
 }
 
 // LockDirs makes the directories if need be, takes their locks, and reads meta.properties. An
 // error of the disk is kept to its directory as long as another one works. ErrLocked: a
 // directory is used by another Kafka or ottla. ErrMeta: a meta.properties cannot be read, or
-// the directories belong to different brokers or clusters.
+// the directories belong to different brokers or clusters. From here on the directories go by their
+// absolute paths, as clients and tools see them in Kafka.
 func LockDirs(fsys vfs.FS, paths []string) (*Dirs, error) {
 	ds := &Dirs{fs: fsys}
 	seen := map[string]bool{}
 	var first error
-	usable := 0
+	usable, fresh := 0, 0
 	for _, path := range paths {
-		clean := filepath.Clean(path)
+		clean, err := filepath.Abs(path)
+		if err != nil {
+			clean = filepath.Clean(path) // nobody knows where we are; the system does
+		}
 		if seen[clean] {
 			ds.Close()
 			return nil, fmt.Errorf("log directory %s is given twice", path)
@@ -67,7 +83,7 @@ func LockDirs(fsys vfs.FS, paths []string) (*Dirs, error) {
 		d := &dir{fs: fsys, path: clean}
 		d.saved.points, d.saved.starts, d.saved.watermarks = map[key]int64{}, map[key]int64{}, map[key]int64{}
 		ds.list = append(ds.list, d)
-		err := d.open()
+		err = d.open()
 		if errors.Is(err, ErrLocked) || errors.Is(err, ErrMeta) {
 			ds.Close()
 			return nil, err
@@ -78,6 +94,12 @@ func LockDirs(fsys vfs.FS, paths []string) (*Dirs, error) {
 			continue
 		}
 		usable++
+		if d.fresh {
+			fresh++
+		}
+	}
+	for _, d := range ds.list { // they are all new
+		d.fresh = d.fresh && fresh < usable
 	}
 	if usable == 0 {
 		ds.Close()
@@ -95,10 +117,9 @@ func LockDirs(fsys vfs.FS, paths []string) (*Dirs, error) {
 
 func (d *dir) open() error {
 	if _, err := d.fs.Stat(d.path); notExist(err) {
-		if err := d.fs.MkdirAll(d.path, 0o755); err != nil {
+		if err := d.make(); err != nil {
 			return fmt.Errorf("create log directory: %w: %w", ErrStorage, err)
 		}
-		d.fs.SyncDir(filepath.Dir(d.path)) // not every parent can be opened, and Kafka's does as much
 	}
 	lock, err := d.fs.Lock(filepath.Join(d.path, lockFile))
 	if errors.Is(err, vfs.ErrLocked) {
@@ -111,7 +132,7 @@ func (d *dir) open() error {
 	data, err := readFile(d.fs, filepath.Join(d.path, metaFile))
 	switch {
 	case notExist(err):
-		d.meta.id = -1
+		d.meta.id, d.fresh = -1, true
 		return nil
 	case err != nil:
 		return fmt.Errorf("read %s: %w: %w", metaFile, ErrStorage, err)
@@ -122,11 +143,34 @@ func (d *dir) open() error {
 	return nil
 }
 
+// make makes the directory and those above it that are missing, durably: what will be flushed is
+// below their names. A parent that may not be read is left to the system.
+func (d *dir) make() error {
+	var parents []string
+	for path := d.path; ; {
+		parent := filepath.Dir(path)
+		parents = append(parents, parent)
+		if _, err := d.fs.Stat(parent); err == nil || parent == path {
+			break
+		}
+		path = parent
+	}
+	if err := d.fs.MkdirAll(d.path, 0o755); err != nil {
+		return err
+	}
+	for _, parent := range parents {
+		if err := d.fs.SyncDir(parent); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return nil
+}
+
 // agree finds directories that cannot be of one broker.
 func (ds *Dirs) agree() error {
 	var id, cluster *dir
 	for _, d := range ds.list {
-		if d.lock == nil {
+		if d.failed() != nil {
 			continue
 		}
 		if d.meta.id >= 0 {
@@ -148,7 +192,7 @@ func (ds *Dirs) agree() error {
 // BrokerID is the broker that the directories belong to, -1 if they are new.
 func (ds *Dirs) BrokerID() int32 {
 	for _, d := range ds.list {
-		if d.lock != nil && d.meta.id >= 0 {
+		if d.failed() == nil && d.meta.id >= 0 {
 			return d.meta.id
 		}
 	}
@@ -158,7 +202,7 @@ func (ds *Dirs) BrokerID() int32 {
 // ClusterID is the cluster that the directories belong to, empty if they are new.
 func (ds *Dirs) ClusterID() string {
 	for _, d := range ds.list {
-		if d.lock != nil && d.meta.cluster != "" {
+		if d.failed() == nil && d.meta.cluster != "" {
 			return d.meta.cluster
 		}
 	}
@@ -234,7 +278,7 @@ func (d *dir) syncNames() error {
 		return nil
 	}
 	if err := d.fs.SyncDir(d.path); err != nil {
-		return err
+		return unsynced(err)
 	}
 	d.names.synced.Store(changed)
 	return nil
@@ -265,7 +309,10 @@ func (d *dir) readCheckpoints(logger *slog.Logger) (err error) {
 	if d.saved.starts, err = d.readCheckpoint(startFile, logger); err != nil {
 		return err
 	}
-	d.saved.watermarks, err = d.readCheckpoint(watermarkFile, logger)
+	if d.saved.watermarks, err = d.readCheckpoint(watermarkFile, logger); err != nil {
+		return err
+	}
+	d.cleaned.offsets, err = d.readCheckpoint(cleanerFile, logger)
 	return err
 }
 
@@ -315,9 +362,11 @@ func (d *dir) save(name string, moved *atomic.Bool, saved *map[key]int64, of fun
 			offsets[k] = offset
 		}
 	}
-	for k := range d.skipped {
-		if old, ok := (*saved)[k]; ok {
-			offsets[k] = old
+	for _, apart := range []map[key]bool{d.skipped, d.missing} {
+		for k := range apart {
+			if old, ok := (*saved)[k]; ok {
+				offsets[k] = old
+			}
 		}
 	}
 	err := replaceFile(d.fs, d.file(name), formatCheckpoint(offsets))
@@ -332,13 +381,34 @@ func (d *dir) save(name string, moved *atomic.Bool, saved *map[key]int64, of fun
 	return nil
 }
 
-// unskip says whether a partition is there that load left out, and counts it as loaded.
+// unskip says whether a partition is there that load left out, or should be, and counts it as loaded.
 func (d *dir) unskip(k key) bool {
 	d.saved.Lock()
 	defer d.saved.Unlock()
-	there := d.skipped[k]
+	there := d.skipped[k] || d.missing[k]
 	delete(d.skipped, k)
+	delete(d.missing, k)
 	return there
+}
+
+// rests says whether a partition is there that load left out; resting are all of them.
+func (d *dir) rests(k key) bool {
+	d.saved.Lock()
+	defer d.saved.Unlock()
+	return d.skipped[k]
+}
+
+func (d *dir) resting() []key {
+	d.saved.Lock()
+	defer d.saved.Unlock()
+	return slices.Collect(maps.Keys(d.skipped))
+}
+
+// isMissing says whether a partition had flushed records here, and its directory is gone.
+func (d *dir) isMissing(k key) bool {
+	d.saved.Lock()
+	defer d.saved.Unlock()
+	return d.missing[k]
 }
 
 // forget takes a deleted partition out of the checkpoints.
@@ -349,6 +419,7 @@ func (d *dir) forget(k key) {
 	delete(d.saved.starts, k)
 	delete(d.saved.watermarks, k)
 	delete(d.skipped, k)
+	delete(d.missing, k)
 	d.pointsMoved.Store(true)
 	d.startsMoved.Store(true)
 	d.watermarksMoved.Store(true)

@@ -114,6 +114,19 @@ func (e *epochs) truncateStart(start int64) {
 	e.list = append([]epochEntry{{e.list[n-1].epoch, start}}, e.list[n:]...)
 }
 
+// entries and restore are for an append that fails after it has begun an epoch.
+func (e *epochs) entries() []epochEntry {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.list)
+}
+
+func (e *epochs) restore(list []epochEntry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = list
+}
+
 func (e *epochs) clear() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

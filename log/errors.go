@@ -3,6 +3,7 @@ package log
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 )
 
 // What can go wrong. Errors are wrapped with the topic, the partition and what was asked for;
@@ -57,14 +58,15 @@ func (d *Damage) Error() string {
 	return fmt.Sprintf("%s is damaged at byte %d: %s", d.File, d.Position, d.Reason)
 }
 
-// help is what can be done about it. Without a recovery point a start takes nothing for granted,
-// and cuts the log at the damage, as behind one.
+// help is what can be done about it.
 func (d *Damage) help(l *Log) string {
 	if d.File == l.path(partitionFile) {
 		return "stop the broker and restore the file, or remove it, if the topic is still the one that it was written for"
 	}
-	return fmt.Sprintf("stop the broker and restore the file; or, to go on with what is whole before the damage, remove %s, so that the next start checks all logs of the directory",
-		l.dir.file(recoveryFile))
+	if d.File == filepath.Clean(l.path("")) {
+		return fmt.Sprintf("bring the directory back; or, if its records are given up, stop the broker and run: ottla check --repair --topic %s %s", l.topic, l.dir.path)
+	}
+	return fmt.Sprintf("stop the broker and restore the file; or, to go on with what is whole, run: ottla check --repair --topic %s %s", l.topic, l.dir.path)
 }
 
 // Unwrap makes errors.Is find ErrDamaged and ErrStorage.

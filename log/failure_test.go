@@ -148,26 +148,6 @@ func TestFullDiskAtRoll(t *testing.T) {
 	}
 }
 
-// TestReadError concerns the partition alone, and only as long as it lasts.
-func TestReadError(t *testing.T) {
-	b, script := failingBox(t, nil)
-	b.start()
-	l := b.log()
-	appendTo(t, l, values(1, "a"))
-	appendTo(t, l, values(1, "b"))
-	script.Add(vfs.Fault{Op: vfs.OpRead, Err: syscall.EIO})
-	if _, err := l.Read(0, 2, 1000, true); !errors.Is(err, ErrStorage) || !errors.Is(err, syscall.EIO) {
-		t.Errorf("read: %v", err)
-	}
-	if l.Err() != nil || b.m.Dirs()[0].Err != nil {
-		t.Errorf("offline: %v", l.Err())
-	}
-	appendTo(t, l, values(1, "c"))
-	script.Clear()
-	wantValues(t, l, 0, "a", "b", "c")
-	b.close()
-}
-
 // TestOneOfTwoDirectories goes offline alone.
 func TestOneOfTwoDirectories(t *testing.T) {
 	script := new(vfs.Script)

@@ -2,9 +2,11 @@ package log
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -61,7 +63,10 @@ func (c *fileCache) get(s *slot, path func() string, flag int) (*handle, error) 
 	}
 	name := path()
 	f, err := c.fs.OpenFile(name, os.O_RDWR|flag, 0o644)
-	for errors.Is(err, fs.ErrNotExist) && path() != name {
+	for (err == nil || errors.Is(err, fs.ErrNotExist)) && path() != name {
+		if err == nil { // it may be another file, that has the name now
+			f.Close()
+		}
 		name = path()
 		f, err = c.fs.OpenFile(name, os.O_RDWR|flag, 0o644)
 	}
@@ -266,13 +271,44 @@ func replaceFile(fsys vfs.FS, name string, data []byte) error {
 	return fsys.Rename(tmp, name)
 }
 
+// unsynced says of an error that it is that of an fsync.
+func unsynced(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errUnsynced, err)
+	}
+	return err
+}
+
+// setAside gives a file a name that nobody reads: its own with .cut, and a number if that is taken.
+func setAside(fsys vfs.FS, name string) error {
+	to, err := freeName(fsys, name+cutSuffix)
+	if err != nil {
+		return err
+	}
+	return fsys.Rename(name, to)
+}
+
+// freeName is the name, with a number behind it if it is taken.
+func freeName(fsys vfs.FS, name string) (string, error) {
+	free := name
+	for i := 2; ; i++ {
+		switch _, err := fsys.Stat(free); {
+		case notExist(err):
+			return free, nil
+		case err != nil:
+			return "", err
+		}
+		free = name + "." + strconv.Itoa(i)
+	}
+}
+
 // syncFile makes a file that was written earlier durable.
 func syncFile(fsys vfs.FS, name string) error {
 	f, err := fsys.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	err = f.Sync()
+	err = unsynced(f.Sync())
 	if e := f.Close(); err == nil {
 		err = e
 	}

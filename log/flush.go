@@ -21,6 +21,7 @@ type flusher struct {
 	running bool      // guarded by mu: somebody is in fsync
 	cuts    int       // guarded by mu: counts truncations
 	cutting bool      // guarded by mu: a truncation is under way
+	group   group     // guarded by mu
 	point   atomic.Int64
 	last    atomic.Int64 // when the last flush ended, ms
 
@@ -50,7 +51,7 @@ func (l *Log) Flushed() int64 { return l.flush.point.Load() }
 func (l *Log) Flush(to int64) error {
 	f := &l.flush
 	f.mu.Lock()
-	for {
+	for counted := false; ; {
 		if f.point.Load() >= to {
 			f.mu.Unlock()
 			return nil
@@ -63,12 +64,22 @@ func (l *Log) Flush(to int64) error {
 			to = end // truncated meanwhile
 			continue
 		}
-		if !f.running {
-			break
+		if !counted {
+			counted = true
+			f.group.comeLocked()
 		}
-		f.idle.Wait()
+		if f.running {
+			f.idle.Wait()
+			continue
+		}
+		f.running = true
+		if wait := f.group.expectLocked(); wait != nil {
+			f.mu.Unlock()
+			wait()
+			f.mu.Lock()
+		}
+		return l.flushLocked()
 	}
-	return l.flushLocked()
 }
 
 // flushAll makes durable what there is, the names of files included, also when the recovery
@@ -87,15 +98,18 @@ func (l *Log) flushLocked() error {
 	f := &l.flush
 	f.running = true
 	cuts := f.cuts
+	f.group.beginLocked()
 	f.mu.Unlock()
 
 	began := time.Now()
 	point, err := l.sync()
-	l.m.metrics.flushSeconds.Observe(time.Since(began).Seconds())
+	took := time.Since(began)
+	l.m.metrics.flushSeconds.Observe(took.Seconds())
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running = false
+	f.group.endLocked(took)
 	if err == nil {
 		l.reachedLocked(cuts, point)
 	}
@@ -198,7 +212,7 @@ func (l *Log) syncNames(point int64) error {
 	if f.names.Swap(false) {
 		if err := l.m.fs.SyncDir(l.path("")); err != nil {
 			f.names.Store(true)
-			return err
+			return unsynced(err)
 		}
 	}
 	return l.dir.syncNames()
@@ -235,7 +249,7 @@ func (s *segment) sync(closed bool) error {
 		if err != nil {
 			return err
 		}
-		err = h.f.Sync()
+		err = unsynced(h.f.Sync())
 		h.release()
 		if err != nil {
 			return err

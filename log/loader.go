@@ -2,7 +2,9 @@ package log
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -16,7 +18,7 @@ func (ld *loader) files() error {
 	if err := ld.swaps(); err != nil {
 		return err
 	}
-	var bases []int64
+	var bases, alone []int64 // of logs, and of indexes without one
 	for name := range ld.names {
 		base, suffix, ok := parseOffsetName(name)
 		switch {
@@ -27,6 +29,9 @@ func (ld *loader) files() error {
 			l.state.snapshot = append(l.state.snapshot, base)
 		case suffix == indexSuffix || suffix == timeSuffix || suffix == txnSuffix:
 			if !ld.names[offsetName(base, logSuffix)] {
+				if !slices.Contains(alone, base) {
+					alone = append(alone, base)
+				}
 				if err := ld.remove(name); err != nil {
 					return err
 				}
@@ -35,6 +40,7 @@ func (ld *loader) files() error {
 	}
 	slices.Sort(bases)
 	slices.Sort(l.state.snapshot)
+	ld.tellMissing(bases, alone)
 	for _, base := range bases {
 		s := newSegment(l, base)
 		info, err := l.m.fs.Stat(s.path(logSuffix))
@@ -55,7 +61,11 @@ func (ld *loader) files() error {
 }
 
 func (ld *loader) read() error {
-	entries, err := ld.l.m.fs.ReadDir(ld.l.path(""))
+	l := ld.l
+	entries, err := l.m.fs.ReadDir(l.path(""))
+	if notExist(err) && ld.point > 0 {
+		return &Damage{filepath.Clean(l.path("")), -1, fmt.Sprintf("the partition's directory is gone, but everything below offset %d was flushed", ld.point)}
+	}
 	if err != nil {
 		return err
 	}
@@ -66,6 +76,17 @@ func (ld *loader) read() error {
 		}
 	}
 	return nil
+}
+
+// isBack says whether a log is offline because its directory was gone, and it is there again.
+func (l *Log) isBack() bool {
+	fault := l.fault.Load()
+	var damage *Damage
+	if fault == nil || !errors.As(*fault, &damage) || damage.File != filepath.Clean(l.path("")) || damage.Position >= 0 {
+		return false
+	}
+	_, err := l.m.fs.Stat(damage.File)
+	return err == nil
 }
 
 func (ld *loader) remove(name string) error {
@@ -79,22 +100,21 @@ func (ld *loader) remove(name string) error {
 
 // swaps deals with what compaction leaves when it is interrupted. A .cleaned file is not whole
 // and goes, and so do .swap files from its offset on, of a split that was not whole. The other
-// .swap files are: they replace the segments whose offsets they cover.
+// .swap files are: they replace the segments whose offsets they cover, but not before every one of
+// them has been read. One that is damaged may say anything of what it covers, and nothing is removed.
 func (ld *loader) swaps() error {
 	l := ld.l
-	cleaned := int64(-1)
+	covers, err := swapped(l.m.fs, l.path(""), ld.names)
+	if err != nil {
+		return err
+	}
 	var swaps []string
 	for name := range ld.names {
 		base, suffix, ok := parseOffsetName(strings.TrimSuffix(name, deletedSuffix))
 		switch {
-		case strings.HasSuffix(name, deletedSuffix) && ok, name == epochFile+temporarySuffix, name == partitionFile+temporarySuffix:
-			if err := ld.remove(name); err != nil {
-				return err
-			}
-		case ok && strings.HasSuffix(suffix, cleanedSuffix):
-			if cleaned < 0 || base < cleaned {
-				cleaned = base
-			}
+		case strings.HasSuffix(name, deletedSuffix) && ok, name == epochFile+temporarySuffix, name == partitionFile+temporarySuffix,
+			ok && strings.HasSuffix(suffix, cleanedSuffix),
+			ok && strings.HasSuffix(suffix, swapSuffix) && base >= covers.unfinished:
 			if err := ld.remove(name); err != nil {
 				return err
 			}
@@ -102,40 +122,16 @@ func (ld *loader) swaps() error {
 			swaps = append(swaps, name)
 		}
 	}
-	from, to := int64(-1), int64(-1)
-	var valid []string
-	for _, name := range swaps {
-		base, suffix, _ := parseOffsetName(name)
-		if cleaned >= 0 && base >= cleaned {
+	for name := range ld.names {
+		base, suffix, ok := parseOffsetName(name)
+		if ok && slices.Contains(segmentSuffixes[:], suffix) && base >= covers.from && base < covers.to {
 			if err := ld.remove(name); err != nil {
 				return err
 			}
-			continue
-		}
-		valid = append(valid, name)
-		if suffix != logSuffix+swapSuffix {
-			continue
-		}
-		next, err := ld.nextOffset(name, base)
-		if err != nil {
-			return err
-		}
-		if from < 0 || base < from {
-			from = base
-		}
-		to = max(to, next)
-	}
-	if from >= 0 {
-		for name := range ld.names {
-			base, suffix, ok := parseOffsetName(name)
-			if ok && slices.Contains(segmentSuffixes[:], suffix) && base >= from && base < to {
-				if err := ld.remove(name); err != nil {
-					return err
-				}
-			}
 		}
 	}
-	for _, name := range valid {
+	slices.Sort(swaps) // rising, so that those of a split that were renamed when the end came are not taken for the old one
+	for _, name := range swaps {
 		to := strings.TrimSuffix(name, swapSuffix)
 		if err := l.m.fs.Rename(l.path(name), l.path(to)); err != nil {
 			return l.writeFailed("rename "+name, err)
@@ -184,7 +180,7 @@ func (ld *loader) identity() error {
 		ld.l.id.Store(&id)
 		return nil
 	}
-	if len(strings.Trim(string(data), "\x00")) == 0 || !ld.l.dir.clean && ld.point == 0 {
+	if len(strings.Trim(string(data), "\x00")) == 0 || !ld.clean && ld.point == 0 {
 		return ld.remove(partitionFile)
 	}
 	return &Damage{name, -1, err.Error()}
@@ -204,12 +200,42 @@ func (ld *loader) indexes() error {
 	return nil
 }
 
+// hasEpochs says whether the last segment that is not empty begins with a batch that has an epoch.
+func (ld *loader) hasEpochs() (bool, error) {
+	for _, s := range slices.Backward(ld.list) {
+		if s.size.Load() == 0 {
+			continue
+		}
+		h, err := s.get(logData, 0)
+		if err != nil {
+			return false, err
+		}
+		defer h.release()
+		defer s.closeFiles()
+		var buf [headerBytes]byte
+		sc := scanner{f: h.f, end: s.size.Load(), buf: buf[:]}
+		err = sc.next()
+		if err != nil && !torn(err) {
+			return false, err
+		}
+		return err == nil && sc.head.LeaderEpoch() >= 0, nil
+	}
+	return false, nil
+}
+
 // epochs reads leader-epoch-checkpoint. known is false if there should be one and it cannot be
 // read: then the batches say it.
 func (ld *loader) epochs() (known bool, err error) {
 	l := ld.l
 	if !ld.names[epochFile] {
-		return l.dir.clean || ld.point <= ld.list[0].base, nil
+		if !ld.clean || ld.point <= ld.list[0].base {
+			return ld.point <= ld.list[0].base, nil // or a recovery finds them
+		}
+		has, err := ld.hasEpochs()
+		if has {
+			l.m.logger.Warn("reading the leader epochs from the batches", "file", l.path(epochFile), "err", "it is not there")
+		}
+		return !has, err
 	}
 	data, err := readFile(l.m.fs, l.path(epochFile))
 	if err != nil {

@@ -20,12 +20,21 @@ type Log struct {
 	name      atomic.Pointer[string] // of the partition's directory below dir
 	id        atomic.Pointer[[16]byte]
 
+	// shape is held by whoever replaces or removes closed segments: the cleaner for a round,
+	// retention, a truncation, a deletion. Taken before mu, and held across syncs.
+	shape       sync.Mutex
+	hurry       atomic.Int32 // how many wait for it, so that a round ends soon
+	uncleanable atomic.Bool  // the cleaner cannot read it
+	swaps       int          // guarded by mu: how often it replaced segments
+
 	// mu is held by whoever changes the log: across the one write of an append, and across
 	// the steps of a roll, a truncation, a deletion. Never across a sync.
 	mu        sync.Mutex
 	closed    bool          // guarded by mu
 	state     producerState // guarded by mu
 	leftovers bool          // the directory may hold files of segments that are not listed
+	loading   atomic.Bool   // a start is at work on it, which tells what is damaged at its end
+	lookedAt  bool          // whether its segments follow one another was seen; the manager's goroutine's
 	due       bool          // guarded by mu: in the manager's list of logs to flush
 	untidy    bool          // guarded by mu: in that of logs that were written to
 	tidied    int           // how often it was taken out of there; the manager's goroutine's
@@ -65,7 +74,7 @@ func (l *Log) Partition() int32 { return l.partition }
 // TopicID is the id in partition.metadata, zero if there is none.
 func (l *Log) TopicID() [16]byte { return *l.id.Load() }
 
-// Dir is the log directory that the partition is in, as it was given to LockDirs.
+// Dir is the log directory that the partition is in, by its absolute path.
 func (l *Log) Dir() string { return l.dir.path }
 
 // Size is how many bytes the segments have.

@@ -86,7 +86,7 @@ func (l *Log) Segments() ([]SegmentInfo, error) {
 	}
 	var list []SegmentInfo
 	for _, s := range l.segments() {
-		at := SegmentInfo{Base: s.base, Bytes: s.size.Load(), Modified: s.created}
+		at := SegmentInfo{Base: s.base, Bytes: s.size.Load(), Modified: s.created.Load()}
 		info, err := l.m.fs.Stat(s.path(logSuffix))
 		switch {
 		case err == nil:

@@ -2,12 +2,15 @@
 // is written here opens there.
 //
 //	manager.go dirs.go meta.go     the log directories and the partitions in them
-//	load.go loader.go recover.go   what a start does: after a clean stop, after a crash
+//	load.go loader.go progress.go  what a start does
+//	recover.go resume.go           after a crash; holes.go: what is missing
 //	replay.go                      producers and epochs by what the log has
+//	check*.go                      reading a whole directory for what is wrong with it, and a repair
 //	close.go syncall.go            a clean stop; many logs made durable at once
 //	tasks.go retention.go tidy.go  what happens by itself: one goroutine for all partitions
 //	trouble.go                     what is told when a disk fails or is full
-//	log.go append.go read.go       one partition; lookup.go, truncate.go, flush.go
+//	clean*.go offsetmap.go         compaction: one goroutine, and more while there is something to do
+//	log.go append.go read.go       one partition; lookup.go, truncate.go, flush.go, group.go
 //	segment.go index.go rebuild.go one file of entries with its indexes; scan.go walks it
 //	producers.go snapshot.go txnindex.go epochs.go   what goes along with the records
 //	checkpoint.go names.go files.go   small files, names, descriptors
@@ -27,9 +30,9 @@
 //
 // # Locks, outermost first
 //
-// Manager.creating, Log.mu, epochs.writing, dir.saved, Manager.mu, segment.checking, segment.imu, fileCache.mu,
-// slot.mu. epochs.mu, flusher.mu, waker.mu and tasks.mu are taken last. No lock is held across an
-// fsync, but that of a log across a truncation's, dir.saved and epochs.writing across those of their
+// Manager.creating, Log.shape, Log.mu, epochs.writing, dir.saved, Manager.mu, segment.checking, segment.imu, fileCache.mu,
+// slot.mu. dir.cleaned, epochs.mu, flusher.mu, waker.mu and tasks.mu are taken last. No lock is held across an
+// fsync, but Log.shape, that of a log across a truncation's, dir.saved, dir.cleaned and epochs.writing across those of their
 // own files.
 package log
 
@@ -76,6 +79,10 @@ type ManagerOptions struct {
 	InitialTaskDelay    time.Duration // log.initial.task.delay.ms, 30 s
 	ProducerExpiryCheck time.Duration // producer.id.expiration.check.interval.ms, 10 min
 
+	// Cleaner are the settings of compaction, asked at each round, with what is closed when they
+	// change; nil: nothing is compacted (log.cleaner.enable).
+	Cleaner func() (o CleanerOptions, changed <-chan struct{})
+
 	// ProducerExpiry is producer.id.expiration.ms, asked at each check; nil: 1 day.
 	ProducerExpiry func() time.Duration
 
@@ -99,8 +106,10 @@ type Manager struct {
 	closed atomic.Bool
 
 	recovering atomic.Bool // a log with records was not as a clean stop leaves it
+	progress   *progress   // of Load, nil at any other time
 
-	tasks tasks
+	tasks   tasks
+	cleaner *cleaner // nil: nothing is compacted
 }
 
 // OpenManager takes over the directories and writes meta.properties where it is missing. The
@@ -146,6 +155,7 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 	}
 	m := &Manager{opts: o, fs: o.FS, logger: o.Logger, dirs: locked.list, logs: map[key]*Log{}}
 	m.files = fileCache{fs: o.FS, max: o.MaxOpenFiles}
+	m.cleaner = newCleaner(m)
 	m.metrics = newMetrics(o.Registerer, m)
 	for _, d := range m.dirs {
 		d.m = m
@@ -162,6 +172,7 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 		}
 	}
 	m.startTasks()
+	m.cleaner.start()
 	return m, nil
 }
 
@@ -201,6 +212,31 @@ func (m *Manager) Log(topic string, p int32) *Log {
 // Logs are all logs, in no order.
 func (m *Manager) Logs() iter.Seq[*Log] { return slices.Values(m.snapshot()) }
 
+// Resting says whether a partition has a log that Load has left to Host.
+func (m *Manager) Resting(topic string, p int32) bool {
+	for _, d := range m.dirs {
+		if d.rests(key{topic, p}) {
+			return true
+		}
+	}
+	return false
+}
+
+// Rest are the partitions whose logs Load has left to Host.
+func (m *Manager) Rest() iter.Seq2[string, int32] {
+	var list []key
+	for _, d := range m.dirs {
+		list = append(list, d.resting()...)
+	}
+	return func(yield func(string, int32) bool) {
+		for _, k := range list {
+			if !yield(k.topic, k.partition) {
+				return
+			}
+		}
+	}
+}
+
 func (m *Manager) snapshot() []*Log {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -215,6 +251,14 @@ func (m *Manager) snapshot() []*Log {
 // none. ErrTopicID: the one that is there belongs to another topic of the same name, deleted
 // meanwhile; the error names both ids. ErrStorage: it cannot be used.
 func (m *Manager) Create(topic string, p int32, id [16]byte) (*Log, error) {
+	return m.Host(topic, p, id, true)
+}
+
+// Host is Create for a partition that may have had a log before. One that is not new is made only
+// while all directories work (LogManager.getOrCreateLog) and none is empty that stands beside others
+// that are not, for it may lie where such a one should be: the error is an ErrStorage. A log that
+// could not be opened for want of room is tried again; ErrFull says that there is none yet.
+func (m *Manager) Host(topic string, p int32, id [16]byte, isNew bool) (*Log, error) {
 	m.creating.Lock()
 	defer m.creating.Unlock()
 	if m.closed.Load() {
@@ -226,9 +270,11 @@ func (m *Manager) Create(topic string, p int32, id [16]byte) (*Log, error) {
 			return nil, fmt.Errorf("%q partition %d: not a name that Kafka allows", topic, p)
 		}
 		var err error
-		if l, err = m.open(topic, p); err != nil {
+		if l, err = m.open(topic, p, isNew); err != nil {
 			return nil, err
 		}
+	} else if errors.Is(l.Err(), ErrFull) || l.isBack() {
+		l = m.add(m.loadLog(l.dir, topic, p))
 	}
 	if err := l.usable(); err != nil {
 		return l, err
@@ -237,11 +283,23 @@ func (m *Manager) Create(topic string, p int32, id [16]byte) (*Log, error) {
 }
 
 // open loads a partition that Load was not asked for, or makes a new one.
-func (m *Manager) open(topic string, p int32) (*Log, error) {
+func (m *Manager) open(topic string, p int32, isNew bool) (*Log, error) {
 	k := key{topic, p}
 	for _, d := range m.dirs {
+		if isNew && d.isMissing(k) {
+			d.forget(k) // that was a topic of the same name
+		}
 		if d.failed() == nil && d.unskip(k) {
 			return m.add(m.loadLog(d, topic, p)), nil
+		}
+	}
+	for _, d := range m.dirs {
+		switch err := d.failed(); {
+		case isNew:
+		case err != nil:
+			return nil, fmt.Errorf("%s is not made anew, it may lie in a directory that does not work: %w", dirName(topic, p), err)
+		case d.fresh:
+			return nil, fmt.Errorf("%s is not made anew, it may lie on a disk that should be at %s, which is empty; the next start will make it: %w", dirName(topic, p), d.path, ErrStorage)
 		}
 	}
 	d := m.emptiest()
@@ -250,10 +308,7 @@ func (m *Manager) open(topic string, p int32) (*Log, error) {
 	}
 	l := newLog(m, d, topic, p)
 	if err := m.fs.MkdirAll(l.path(""), 0o755); err != nil {
-		if vfs.Full(err) { // whoever wants the partition says so
-			return nil, fmt.Errorf("create %s: %w: %w", l, ErrFull, err)
-		}
-		return nil, l.writeFailed("create", err)
+		return nil, l.makeFailed("create", err)
 	}
 	d.names.changed.Add(1)
 	l.flush.names.Store(true)
@@ -301,7 +356,7 @@ func (l *Log) claim(id [16]byte) error {
 		return fmt.Errorf("%s: it is of topic id %s, not %s: %w", l.path(""), uuid(have), uuid(id), ErrTopicID)
 	}
 	if err := writeFile(l.m.fs, l.path(partitionFile), formatPartitionFile(id), false); err != nil {
-		return l.writeFailed("write "+partitionFile, err)
+		return l.makeFailed("write "+partitionFile, err)
 	}
 	l.flush.file.Store(true)
 	l.flush.names.Store(true)
@@ -310,7 +365,8 @@ func (l *Log) claim(id [16]byte) error {
 }
 
 // Delete ends a log. Its directory is renamed at once, and removed after file.delete.delay.ms.
-// A partition that is not there is deleted already.
+// A partition that is not there is deleted already, unless a directory is offline in which it may lie:
+// that is an ErrStorage, as for one that is known to lie there.
 func (m *Manager) Delete(topic string, p int32) error {
 	l, name, err := m.retire(topic, p, deleteDirSuffix)
 	if l != nil && err == nil {
@@ -334,12 +390,27 @@ func (m *Manager) Stray(topic string, p int32) error {
 func (m *Manager) retire(topic string, p int32, suffix string) (l *Log, name string, err error) {
 	m.creating.Lock()
 	defer m.creating.Unlock()
+	for _, d := range m.dirs {
+		if d.failed() == nil && d.rests(key{topic, p}) {
+			d.unskip(key{topic, p})
+			m.add(m.loadLog(d, topic, p))
+		}
+	}
 	if l = m.Log(topic, p); l == nil {
+		for _, d := range m.dirs {
+			if err := d.failed(); err != nil { // it would be there again with the directory
+				return nil, "", fmt.Errorf("%s may lie in a directory that does not work: %w", dirName(topic, p), err)
+			}
+			if d.isMissing(key{topic, p}) {
+				d.forget(key{topic, p})
+			}
+		}
 		return nil, "", nil
 	}
 	if err := l.dir.failed(); err != nil {
 		return l, "", err
 	}
+	defer l.takeShape()()
 	gone := fmt.Errorf("%s: deleted: %w", l, ErrClosed)
 	l.mu.Lock()
 	l.closed = true
@@ -348,6 +419,8 @@ func (m *Manager) retire(topic string, p int32, suffix string) (l *Log, name str
 	err = m.fs.Rename(filepath.Clean(old), l.dir.file(name))
 	if err == nil {
 		l.name.Store(&name)
+	} else if _, e := m.fs.Stat(old); notExist(e) {
+		err = nil // it is gone already
 	}
 	l.mu.Unlock()
 	l.wake.all()
@@ -359,6 +432,7 @@ func (m *Manager) retire(topic string, p int32, suffix string) (l *Log, name str
 	delete(m.logs, key{topic, p})
 	m.mu.Unlock()
 	l.dir.forget(key{topic, p})
+	l.dir.forgetCleaned(key{topic, p})
 	for _, s := range l.segments() {
 		s.closeFiles()
 	}
@@ -367,6 +441,18 @@ func (m *Manager) retire(topic string, p int32, suffix string) (l *Log, name str
 
 func (m *Manager) removeDirLater(d *dir, name string, delayMs int64) {
 	m.later(time.Duration(delayMs)*time.Millisecond, func() error {
+		// The directory is what says at a start that the partition is not missing, but was deleted.
+		err := d.savePoints()
+		if vfs.Full(err) { // what is in it makes room
+			files, _ := m.fs.ReadDir(d.file(name))
+			for _, f := range files {
+				m.fs.RemoveAll(filepath.Join(d.file(name), f.Name()))
+			}
+			err = d.savePoints()
+		}
+		if err != nil {
+			return fmt.Errorf("remove a deleted partition: %w", err)
+		}
 		if err := m.fs.RemoveAll(d.file(name)); err != nil {
 			return fmt.Errorf("remove a deleted partition: %w", err)
 		}

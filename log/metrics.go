@@ -23,6 +23,8 @@ type metrics struct {
 	cutBytes       prometheus.Counter
 
 	size, start, end, segments, offline, dirOffline, files *prometheus.Desc
+
+	cleaner *cleanerMetrics
 }
 
 func newMetrics(reg prometheus.Registerer, m *Manager) *metrics {
@@ -31,7 +33,7 @@ func newMetrics(reg prometheus.Registerer, m *Manager) *metrics {
 	}
 	partition := []string{"topic", "partition"}
 	s := &metrics{
-		m: m, reg: reg,
+		m: m, reg: reg, cleaner: newCleanerMetrics(),
 		flushSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "ottla_log_flush_seconds", Help: "How long flushes of a log took.",
 			Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 5},
@@ -77,6 +79,7 @@ func (s *metrics) Describe(c chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{s.size, s.start, s.end, s.segments, s.offline, s.dirOffline, s.files} {
 		c <- d
 	}
+	s.cleaner.describe(c)
 }
 
 // Collect is part of prometheus.Collector.
@@ -105,4 +108,5 @@ func (s *metrics) Collect(c chan<- prometheus.Metric) {
 	}
 	gauge(s.offline, float64(offline))
 	gauge(s.files, float64(s.m.files.count()))
+	s.cleaner.collect(s.m, gauge)
 }

@@ -56,10 +56,12 @@ func (w *world) step() error {
 		}
 		w.note("truncate fully", to)
 		w.becomes(state{})
-		w.durable = 0
+		w.durable, w.blind = 0, true
+		w.pending = []state{{begin: to, start: to}}
 		if err := w.l.TruncateFully(to); err != nil {
 			return err
 		}
+		w.pending = nil
 		w.becomes(state{begin: to, start: to})
 		// An end within it may leave records without what snapshots said of the time before them.
 		w.blind = w.fs.taken != nil
@@ -106,12 +108,10 @@ func (w *world) append() error {
 	stored := batchOf(o, recs...)
 	o.BaseOffset, o.LeaderEpoch = 0, -1
 	w.note("append", s.end(), len(recs), "records of producer", id, len(stored), "bytes")
+	w.pending = []state{s.with(stored)}
 	a, err := w.l.Append(Append{Records: batchOf(o, recs...), Epoch: w.epoch, RequestVersion: 9})
 	if err != nil {
-		if errors.Is(err, ErrTooLarge) {
-			return nil
-		}
-		return err
+		return w.refused(err)
 	}
 	if a.First != s.end() || a.Last != s.end()+int64(len(recs))-1 || a.Duplicate {
 		return fmt.Errorf("appended %+v, want at %d", a, s.end())
@@ -125,7 +125,22 @@ func (w *world) append() error {
 		}
 	}
 	w.becomes(s.with(stored))
+	w.pending = nil
 	w.l.SetHighWatermark(w.l.End())
+	return nil
+}
+
+// refused says what an append's error means. For want of room nothing has happened.
+func (w *world) refused(err error) error {
+	switch {
+	case errors.Is(err, ErrTooLarge):
+	case errors.Is(err, ErrFull) && w.l.Err() == nil && w.script.Fired() && w.fs.taken == nil:
+		w.note("no room")
+		w.pending = nil
+		return w.compare(w.l)
+	default:
+		return err
+	}
 	return nil
 }
 
@@ -134,13 +149,16 @@ func (w *world) mark(id int64) error {
 	m := record.EndMarker{Commit: w.r.IntN(2) == 0}
 	w.note("marker", s.end(), "of producer", id, "commit", m.Commit)
 	b := m.Batch(id, 0, startMs)
-	if _, err := w.l.Append(Append{Records: slices.Clone(b), Epoch: w.epoch, Origin: record.Coordinator}); err != nil {
-		return err
+	stored := slices.Clone(b)
+	stored.SetBaseOffset(s.end())
+	stored.SetLeaderEpoch(w.epoch)
+	w.pending = []state{s.with(stored)}
+	if _, err := w.l.Append(Append{Records: b, Epoch: w.epoch, Origin: record.Coordinator}); err != nil {
+		return w.refused(err)
 	}
-	b.SetBaseOffset(s.end())
-	b.SetLeaderEpoch(w.epoch)
+	w.pending = nil
 	w.txns[id] = false
-	w.becomes(s.with(b))
+	w.becomes(s.with(stored))
 	w.l.SetHighWatermark(w.l.End())
 	return nil
 }
@@ -163,9 +181,14 @@ func (w *world) appendAsFollower() error {
 	if len(data) == 0 {
 		return nil
 	}
-	if _, err := w.l.AppendAsFollower(data); err != nil {
-		return err
+	for i, at := len(w.is().batches), w.is(); i < len(s.batches); i++ {
+		at = at.with(s.batches[i])
+		w.pending = append(w.pending, at)
 	}
+	if _, err := w.l.AppendAsFollower(data); err != nil {
+		return w.refused(err)
+	}
+	w.pending = nil
 	// A write of several batches may be torn between them.
 	for i := len(w.is().batches); i < len(s.batches); i++ {
 		w.becomes(w.is().with(s.batches[i]))
@@ -180,7 +203,7 @@ func (w *world) batch2(base int64) (record.BuilderOptions, rec) {
 }
 
 func (w *world) retain() error {
-	n, err := w.l.clean()
+	n, err := w.l.retain()
 	w.note("retention", n)
 	if err != nil {
 		return err

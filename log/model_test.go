@@ -2,11 +2,13 @@ package log
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,14 +23,20 @@ import (
 // have taken, of what was not flushed, the end of any segment, also where the next one is there:
 // that leaves a hole, as in Kafka.
 //
-// One seed is one run: go test ./log -run TestModel -seed N
+// Operations of the file system fail besides: for want of room, after which an append has not happened
+// and the log goes on, and for good, after which nothing is done until a new process opens what is
+// there. A start may find no room either, and has to open the log once there is some.
+//
+// One seed is one run: go test ./log -run TestModel -seed N. More seeds: -seeds 5000 -first-seed 1000
 
 var (
 	modelSeed  = flag.Uint64("seed", 0, "run TestModel with this seed alone")
 	modelSeeds = flag.Int("seeds", 300, "run TestModel with so many seeds")
+	modelFirst = flag.Uint64("first-seed", 1, "run TestModel with the seeds from this one on")
 )
 
 func TestModel(t *testing.T) {
+	t.Parallel()
 	if *modelSeed != 0 {
 		if err := runModel(*modelSeed, t.Log); err != nil {
 			t.Fatalf("seed %d: %v", *modelSeed, err)
@@ -39,9 +47,42 @@ func TestModel(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		n = min(n, 50)
 	}
-	for seed := uint64(1); seed <= n; seed++ {
+	for seed := *modelFirst; seed < *modelFirst+n; seed++ {
 		if err := runModel(seed, nil); err != nil {
 			t.Fatalf("seed %d: %v\nreplay: go test ./log -run TestModel -seed %d -v", seed, err, seed)
+		}
+	}
+}
+
+// TestCrashAtEveryPoint ends the world at each operation of the file system in turn, by a kill and by
+// power failures.
+func TestCrashAtEveryPoint(t *testing.T) {
+	t.Parallel()
+	step := 1
+	if testing.Short() || raceEnabled {
+		step = 9
+	}
+	for _, power := range []bool{false, true} {
+		for at := 1; ; at += step {
+			w := newWorld(11, nil)
+			w.crashAt, w.power = at, power
+			err := w.open()
+			for life := 0; life < 2 && err == nil; life++ {
+				if err = w.live(); life == 0 && !w.crashed {
+					break
+				}
+				w.crashAt = 0
+			}
+			if err != nil {
+				t.Fatalf("power failure %v at operation %d: %v", power, at, err)
+			}
+			if !w.crashed {
+				t.Logf("power failure %v: %d operations", power, at-1)
+				if at < 150 {
+					t.Errorf("only %d operations", at)
+				}
+				break
+			}
 		}
 	}
 }
@@ -85,10 +126,16 @@ type world struct {
 	r    *rand.Rand
 	note func(...any)
 	fs   *tapFS
-	o    Options
-	now  int64
-	m    *Manager
-	l    *Log
+
+	crashAt int         // the operation of fs at which this life ends, 0: any, and there is trouble
+	power   bool        // with crashAt: by a power failure
+	crashed bool        // the last life ended within an operation
+	script  *vfs.Script // what goes wrong on fs
+	pending []state     // that the current step leads to, one after the other
+	o       Options
+	now     int64
+	m       *Manager
+	l       *Log
 
 	past    []state // states since the last one that is known to be durable; the last is now
 	durable int64   // everything below is flushed
@@ -146,22 +193,27 @@ func (f *tapFile) WriteAt(p []byte, off int64) (int, error) {
 func (f *tapFile) Truncate(size int64) error { f.fs.tap(); return f.File.Truncate(size) }
 func (f *tapFile) Sync() error               { f.fs.tap(); return f.File.Sync() }
 
-func runModel(seed uint64, note func(...any)) error {
+func newWorld(seed uint64, note func(...any)) *world {
 	if note == nil {
 		note = func(...any) {}
 	}
-	w := &world{r: rand.New(rand.NewPCG(seed, 1)), note: note, now: startMs, past: []state{{}}, seqs: map[int64]int32{}, txns: map[int64]bool{}}
+	w := &world{script: new(vfs.Script), r: rand.New(rand.NewPCG(seed, 1)), note: note, now: startMs, past: []state{{}}, seqs: map[int64]int32{}, txns: map[int64]bool{}}
 	w.o = *DefaultOptions()
 	w.o.SegmentBytes = int64(200 + w.r.IntN(1500))
 	w.o.IndexIntervalBytes = int64(w.r.IntN(300))
 	w.o.RetentionMs, w.o.TimestampAfterMaxMs = -1, 1<<60
 	w.o.RetentionBytes = int64(1000 + w.r.IntN(5000))
 	w.fs = &tapFS{Memory: vfs.NewCrashable()}
+	return w
+}
+
+func runModel(seed uint64, note func(...any)) error {
+	w := newWorld(seed, note)
 	if err := w.open(); err != nil {
 		return err
 	}
 	for life := range 4 {
-		if err := w.live(life == 3); err != nil {
+		if err := w.live(); err != nil {
 			return fmt.Errorf("life %d: %w", life, err)
 		}
 	}
@@ -169,7 +221,12 @@ func runModel(seed uint64, note func(...any)) error {
 }
 
 func (w *world) open() error {
-	m, err := OpenManager(ManagerOptions{FS: w.fs, Dirs: []string{dataDir}, BrokerID: 1, ClusterID: "c", RecoveryThreads: 1,
+	w.script.Clear()
+	if w.m != nil && w.r.IntN(4) == 0 {
+		w.script.Add(vfs.Fault{Op: vfs.OpWrite, Name: "*.*", Nth: 1 + w.r.IntN(3), Err: syscall.ENOSPC, Short: w.r.IntN(30)})
+	}
+	defer w.script.Clear()
+	m, err := OpenManager(ManagerOptions{FS: vfs.WithErrors(w.fs, w.script), Dirs: []string{dataDir}, BrokerID: 1, ClusterID: "c", RecoveryThreads: 1,
 		TopicOptions: func(string) *Options { return &w.o }, Now: func() time.Time { return time.UnixMilli(w.now) }, MaxOpenFiles: 4})
 	if err != nil {
 		return err
@@ -179,15 +236,40 @@ func (w *world) open() error {
 		return err
 	}
 	w.m = m
-	if w.l, err = m.Create("t", 0, [16]byte{1}); err != nil {
-		return err
+	if w.l, err = m.Create("t", 0, [16]byte{1}); errors.Is(err, ErrFull) {
+		w.note("no room at the start:", err)
+		w.script.Clear()
+		w.l, err = m.Create("t", 0, [16]byte{1})
 	}
-	return nil
+	return err
+}
+
+// trouble lets something go wrong before long.
+func (w *world) trouble() {
+	f := vfs.Fault{Nth: 1 + w.r.IntN(60), Times: 1 + w.r.IntN(3), Err: syscall.EIO, Short: w.r.IntN(100)}
+	switch w.r.IntN(8) {
+	case 0:
+		f.Op = []vfs.Op{vfs.OpSync, vfs.OpSyncDir}[w.r.IntN(2)]
+	case 1:
+		f.Op = []vfs.Op{vfs.OpRename, vfs.OpRemove, vfs.OpTruncate}[w.r.IntN(3)]
+	case 2:
+		f.Op = vfs.OpWrite
+	case 3, 4, 5:
+		f.Op, f.Err = vfs.OpWrite, syscall.ENOSPC
+		f.Name = []string{"", "*.log", "*index", "*.snapshot", "*checkpoint*"}[w.r.IntN(5)]
+	default:
+		return
+	}
+	w.note("trouble:", f)
+	w.script.Add(f)
 }
 
 // live does operations until the world ends, and opens what is left.
-func (w *world) live(last bool) error {
+func (w *world) live() error {
 	power := w.r.IntN(3) > 0
+	if w.crashAt > 0 {
+		power = w.power
+	}
 	seed := w.r.Uint64()
 	w.fs.take = func(m *vfs.Memory) *vfs.Memory {
 		if power {
@@ -195,11 +277,28 @@ func (w *world) live(last bool) error {
 		}
 		return m.KillClone()
 	}
-	w.fs.at = 1 + w.r.IntN(300)
+	if w.fs.at = 1 + w.r.IntN(300); w.crashAt > 0 {
+		w.fs.at = w.crashAt
+	} else {
+		w.trouble()
+	}
 	for step := 0; w.fs.taken == nil && step < 80; step++ {
 		before := w.is()
 		n, durable := len(w.past), w.durable
-		if err := w.step(); err != nil {
+		w.pending = nil
+		err := w.step()
+		if err == nil {
+			err = w.l.Err()
+		}
+		if w.script.Fired() && (errors.Is(err, ErrStorage) || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOSPC)) {
+			w.note("the disk failed:", err)
+			for _, s := range w.pending { // it may have happened all the same
+				w.becomes(s)
+			}
+			if w.fs.taken == nil {
+				w.fs.taken = w.fs.take(w.fs.Memory)
+			}
+		} else if err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
 		if w.fs.taken != nil {
@@ -210,7 +309,7 @@ func (w *world) live(last bool) error {
 			}
 			w.durable = min(durable, w.durable)
 			if !power && len(w.past) > 1 && !w.blind {
-				w.past = append([]state{before}, w.is())
+				w.past = append([]state{before}, w.past[max(len(w.past)-1-len(w.pending), 0):]...)
 			}
 			break
 		}
@@ -220,6 +319,7 @@ func (w *world) live(last bool) error {
 			}
 		}
 	}
+	w.crashed = w.fs.taken != nil
 	if w.fs.taken == nil {
 		w.fs.taken = w.fs.take(w.fs.Memory)
 		if !power {
@@ -235,6 +335,7 @@ func (w *world) live(last bool) error {
 			w.durable = 0
 		}
 	}
+	w.script.Clear()
 	w.note("the end:", map[bool]string{true: "power failure", false: "kill"}[power])
 	w.fs = &tapFS{Memory: w.fs.taken}
 	if err := w.open(); err != nil {

@@ -20,6 +20,7 @@ const (
 	deletedSuffix = ".deleted" // a file that nobody uses any more
 	cleanedSuffix = ".cleaned" // a compaction's result before it is whole
 	swapSuffix    = ".swap"    // a compaction's result that replaces segments
+	cutSuffix     = ".cut"     // bytes that were cut out of a file, or a file that was set aside; nobody reads it
 
 	deleteDirSuffix = "-delete" // a partition that was deleted
 	futureDirSuffix = "-future" // a replica on its way from another directory
@@ -34,6 +35,7 @@ const (
 	recoveryFile    = "recovery-point-offset-checkpoint"
 	watermarkFile   = "replication-offset-checkpoint"
 	startFile       = "log-start-offset-checkpoint"
+	cleanerFile     = "cleaner-offset-checkpoint"
 	temporarySuffix = ".tmp"
 
 	metadataTopic    = "__cluster_metadata"     // KRaft's own log, not a partition of a broker

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -92,12 +93,18 @@ func (s *segment) read(from, limit, next int64, maxBytes int, atLeastOne bool) (
 	}
 	upto := size
 	if limit < end {
+		var damage *Damage
 		switch q, ok, err := s.locate(limit, size); {
+		case errors.As(err, &damage):
+			upto = damage.Position // what is whole before it can be had
 		case err != nil:
 			return Chunk{}, err
 		case ok:
 			upto = q.pos
 		}
+	}
+	if d := s.damage.Load(); d != nil && p.pos < d.Position {
+		upto = min(upto, d.Position) // what lies behind is told to who asks for it
 	}
 	n := upto - p.pos
 	if n <= 0 {

@@ -135,13 +135,32 @@ func (s *segment) rebuild() error {
 	for err = sc.next(); err == nil; err = sc.next() {
 		b.add(sc.head, sc.pos, sc.size)
 	}
-	if err != io.EOF {
-		if torn(err) {
-			return &Damage{s.path(logSuffix), sc.pos, err.Error()}
-		}
+	if torn(err) {
+		s.damagedAt(sc.pos, err) // up to there it can be read
+	} else if err != io.EOF {
 		return err
 	}
 	return b.write()
+}
+
+// damagedAt takes in that the segment's file is broken at a byte, and tells it once. Entries before
+// it go on to be read. What lies behind is not passed over, as by Kafka, whose consumers go on in the
+// next segment without a word: whoever asks for it gets the Damage.
+func (s *segment) damagedAt(pos int64, why error) *Damage {
+	d := &Damage{s.path(logSuffix), pos, why.Error()}
+	if old := s.damage.Load(); old != nil && *old == *d {
+		return old
+	}
+	s.damage.Store(d)
+	if !s.log.loading.Load() {
+		s.tellDamage(d)
+	}
+	return d
+}
+
+func (s *segment) tellDamage(d *Damage) {
+	s.log.m.logger.Error("a segment is damaged: what lies behind in it cannot be read", "topic", s.log.topic, "partition", s.log.partition,
+		"file", d.File, "position", d.Position, "reason", d.Reason, "help", d.help(s.log))
 }
 
 // indexBuilder makes index entries from entries of the log, as an append would have.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-
-	"ottla/protocol/record"
 )
 
 // smallSegment is up to where a segment is walked whole at a start, which costs less than to
@@ -23,7 +21,10 @@ type loader struct {
 	list  []*segment
 	point int64 // what lies below was flushed
 
+	clean bool // the last stop was clean
+
 	producers int64 // the state of the producers is that at this offset, and follows the walk
+	at        stride
 }
 
 // load opens the log (Kafka's LogLoader). After a clean stop the recovery point is the log's
@@ -31,9 +32,15 @@ type loader struct {
 // its checksums compared; the log is cut at the first entry that is not whole. What is wrong
 // before the recovery point was there once and is damage. Segments that are whole are kept, also
 // behind one that is missing, empty or too short, which leaves a hole in the offsets.
-func (l *Log) load(point int64, known bool, start, high int64) error {
-	ld := &loader{l: l, point: point}
+func (l *Log) load(point int64, known bool, start, high int64, again bool) error {
+	l.loading.Store(true)
+	defer l.loading.Store(false)
+	ld := &loader{l: l, point: point, clean: l.dir.clean && !again}
+	ld.at.told = l.m.opts.Now()
 	if err := ld.files(); err != nil {
+		return err
+	}
+	if err := ld.overflows(); err != nil {
 		return err
 	}
 	if err := ld.identity(); err != nil {
@@ -58,15 +65,21 @@ func (l *Log) load(point int64, known bool, start, high int64) error {
 	}
 
 	end, clean := int64(0), false
-	if l.dir.clean {
+	if ld.clean {
 		if end, clean, err = ld.quick(known); err != nil {
 			return err
 		}
 	}
 	if clean {
 		ld.point = end
-	} else if end, err = ld.recover(); err != nil {
-		return err
+	} else {
+		end, err = ld.recover()
+		if p := l.m.progress; p != nil {
+			p.bytes.Add(ld.at.unseen)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if end < point {
 		s := l.active()
@@ -75,9 +88,10 @@ func (l *Log) load(point int64, known bool, start, high int64) error {
 	first := ld.list[0].base
 	if end < start {
 		// The log start is above what a crash has left.
-		if err := l.restart(start); err != nil {
+		if err := l.restart(start, end); err != nil {
 			return err
 		}
+		ld.list = l.segments()
 		first, end = start, start
 	}
 	l.start.Store(max(start, first))
@@ -102,6 +116,11 @@ func (l *Log) load(point int64, known bool, start, high int64) error {
 	l.state.decided(l.high.Load())
 	l.first.Store(l.state.firstUnstable())
 	l.dir.pointsMoved.Store(true)
+	for _, s := range l.segments() {
+		if d := s.damage.Load(); d != nil {
+			s.tellDamage(d)
+		}
+	}
 	return ld.straySnapshots(end)
 }
 
@@ -176,7 +195,11 @@ func (ld *loader) recover() (int64, error) {
 	l.epochs.truncateEnd(ld.point)
 	end, started := ld.list[0].base, false
 	// The segment that ends at the recovery point may not have had its indexes flushed.
-	for i := floor(ld.list, ld.point-1); i < len(ld.list); i++ {
+	first := floor(ld.list, ld.point-1)
+	for _, s := range ld.list[first:] {
+		ld.at.total += s.size.Load()
+	}
+	for i := first; i < len(ld.list); i++ {
 		s := ld.list[i]
 		switch {
 		case !started || s.base == end:
@@ -234,21 +257,47 @@ func (ld *loader) cut(from int) error {
 	return l.dropSegments(ld.list, drop)
 }
 
-// restart gives up all segments and begins at an offset.
-func (l *Log) restart(start int64) error {
-	l.m.logger.Warn("the log start is above the log end; starting anew", "partition", l.label, "start", start, "end", l.end.Load())
+// restart begins at an offset that is above all that there is: after a crash, which took records of
+// which those below the offset had been deleted. Nothing tells that from a checkpoint that is wrong, so
+// the segments are not deleted, as by Kafka, but kept under names that nobody reads.
+func (l *Log) restart(start, end int64) error {
+	l.m.logger.Warn("the log start is above the log end; starting anew, and keeping what is there as *"+cutSuffix, "topic", l.topic, "partition", l.partition,
+		"dir", l.path(""), "start", start, "end", end)
 	s := newSegment(l, start)
 	if err := l.dropSnapshots(func(int64) bool { return true }); err != nil {
 		return l.writeFailed("remove a snapshot", err)
 	}
-	if err := l.dropSegments([]*segment{s}, l.segments()); err != nil {
-		return err
+	for _, old := range slices.Backward(l.segments()) { // the last one first, so that a crash leaves no hole
+		if err := old.setAside(); err != nil {
+			return l.writeFailed("set a segment aside", err)
+		}
+	}
+	l.setSegments([]*segment{s})
+	if err := l.m.fs.SyncDir(l.path("")); err != nil {
+		return l.writeFailed("sync directory", err)
 	}
 	if err := s.create(); err != nil {
 		return l.writeFailed("create a segment", err)
 	}
 	l.state.clear()
 	l.epochs.clear()
+	return nil
+}
+
+// setAside renames the segment's log, if it has anything, and removes what was made of it.
+func (s *segment) setAside() error {
+	s.closeFiles()
+	fsys := s.log.m.fs
+	if s.size.Load() > 0 {
+		if err := setAside(fsys, s.path(logSuffix)); err != nil {
+			return err
+		}
+	}
+	for _, suffix := range segmentSuffixes {
+		if err := fsys.Remove(s.path(suffix)); err != nil && !notExist(err) {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -264,6 +313,7 @@ func (ld *loader) segment(s *segment) (next int64, whole bool, err error) {
 	}
 	defer h.release()
 	defer s.closeFiles()
+	s.damage.Store(nil) // what it has of that is found again
 	size := s.size.Load()
 	if size >= largeSegment {
 		l.m.logger.Info("recovering a segment", "file", s.path(logSuffix), "bytes", size, "flushed", ld.point)
@@ -278,6 +328,7 @@ func (ld *loader) segment(s *segment) (next int64, whole bool, err error) {
 		next = max(next, sc.head.BaseOffset())
 	}
 	sc.pos, sc.size = pos, 0
+	ld.went(s, pos)
 	if err := ld.follow(next); err != nil {
 		return 0, false, err
 	}
@@ -286,15 +337,20 @@ func (ld *loader) segment(s *segment) (next int64, whole bool, err error) {
 	if err := s.truncateAborted(max(next, ld.point)); err != nil {
 		return 0, false, l.writeFailed("truncate an index", err)
 	}
+	before := entryAt{-1, -1}
 	for {
 		err = ld.entry(s, sc, next)
 		if err != nil {
 			break
 		}
 		b.add(sc.head, sc.pos, sc.size)
-		if err := ld.apply(s, sc); err != nil {
+		if err := ld.apply(s, sc); torn(err) {
+			return 0, false, &Damage{s.path(logSuffix), sc.pos, err.Error()}
+		} else if err != nil {
 			return 0, false, err
 		}
+		before = entryAt{sc.pos, next}
+		ld.went(s, sc.size)
 		next = sc.head.NextOffset()
 	}
 	whole = err == io.EOF
@@ -304,6 +360,11 @@ func (ld *loader) segment(s *segment) (next int64, whole bool, err error) {
 		}
 		if next < ld.point {
 			return 0, false, &Damage{s.path(logSuffix), sc.pos, err.Error()}
+		}
+		if lies, err := ld.lies(sc, before, next); err != nil {
+			return 0, false, err
+		} else if lies {
+			return 0, false, &Damage{s.path(logSuffix), before.pos, fmt.Sprintf("it ends at offset %d, and offset %d follows", next-1, sc.head.BaseOffset())}
 		}
 		l.m.logger.Warn("cutting a torn log", "file", s.path(logSuffix), "position", sc.pos, "bytes", size-sc.pos, "end", next, "reason", err)
 		l.m.metrics.cutBytes.Add(float64(size - sc.pos))
@@ -318,93 +379,4 @@ func (ld *loader) segment(s *segment) (next int64, whole bool, err error) {
 	s.checked.Store(true)
 	l.flush.names.Store(true)
 	return next, whole, nil
-}
-
-// entry goes on to the next entry and says what is wrong with it, if anything is. The checksum
-// is compared behind the recovery point.
-func (ld *loader) entry(s *segment, sc *scanner, next int64) error {
-	sc.whole = next >= ld.point
-	if err := sc.next(); err != nil {
-		return err
-	}
-	last := sc.head.LastOffset()
-	if sc.head.BaseOffset() < next || !s.fits(last) {
-		return fmt.Errorf("%w: offsets %d to %d where %d is next", record.ErrCorrupt, sc.head.BaseOffset(), last, next)
-	}
-	if last < ld.point {
-		return nil
-	}
-	return sc.check()
-}
-
-// resume finds where the walk over a segment has to begin. In a large segment whose beginning
-// was flushed that is the last index entries that can be trusted: those of both indexes before
-// it are kept, and the walk meets all that may be wrong with the rest.
-func (ld *loader) resume(s *segment, h *handle) (*indexBuilder, int64, error) {
-	b := newIndexBuilder(s, ld.l.options().IndexIntervalBytes)
-	if s.size.Load() < largeSegment || ld.point <= s.base {
-		return b, 0, nil
-	}
-	var of [2][]byte
-	for i, k := range []fileKind{offsetIndex, timeIndex} {
-		if !ld.names[offsetName(s.base, k.suffix())] {
-			return b, 0, nil
-		}
-		data, err := s.readIndex(k)
-		if err != nil {
-			return nil, 0, err
-		}
-		valid, _ := soundEntries(k, data, s.size.Load())
-		of[i] = data[:valid]
-	}
-	offsets, times := of[0], of[1]
-	below := ld.point - 1 - s.base
-	for n := len(times) - timeEntryBytes; n >= 0 && timeIndex.entryRest(times[n:]) > below; n -= timeEntryBytes {
-		times = times[:n]
-	}
-	if len(times) == 0 || len(offsets) == 0 {
-		return b, 0, nil
-	}
-	last := times[len(times)-timeEntryBytes:]
-	top := stamp{timeIndex.entryKey(last), s.base + timeIndex.entryRest(last)}
-	if offsetIndex.entryKey(offsets) > top.offset-s.base {
-		return b, 0, nil
-	}
-	j := lastAtMost(offsetIndex, offsets, top.offset-s.base)
-	pos := offsetIndex.entryRest(offsets[j*offsetEntryBytes:])
-
-	// The time entry must be that of its batch, which lies behind pos.
-	sc := scanner{f: h.f, pos: pos, end: s.size.Load(), buf: make([]byte, lookupBytes)}
-	from := int64(-1)
-	for {
-		if err := sc.next(); err == io.EOF || torn(err) {
-			return b, 0, nil
-		} else if err != nil {
-			return nil, 0, err
-		}
-		if from < 0 {
-			from = sc.head.BaseOffset()
-		}
-		if sc.head.LastOffset() >= top.offset {
-			break
-		}
-	}
-	if sc.head.MaxTimestamp() != top.time || from < s.base || from > s.base+offsetIndex.entryKey(offsets[j*offsetEntryBytes:]) {
-		return b, 0, nil
-	}
-	b.offsets = slices.Clone(offsets[:j*offsetEntryBytes])
-	if j > 0 {
-		b.lastRel = offsetIndex.entryKey(offsets[(j-1)*offsetEntryBytes:])
-	}
-	for len(times) > 0 && s.base+timeIndex.entryRest(times[len(times)-timeEntryBytes:]) >= from {
-		times = times[:len(times)-timeEntryBytes]
-	}
-	b.times = slices.Clone(times)
-	if n := len(times); n > 0 {
-		e := times[n-timeEntryBytes:]
-		b.lastKey = timeIndex.entryKey(e)
-		b.max = stamp{b.lastKey, s.base + timeIndex.entryRest(e)}
-	}
-	b.since = b.interval + 1 // the entry at pos had one
-	return b, pos, nil
 }

@@ -72,7 +72,7 @@ func TestDamageHelp(t *testing.T) {
 		}
 		b.close()
 	}
-	if !strings.Contains(b.lines(), "remove "+dataDir+"/"+recoveryFile) {
+	if !strings.Contains(b.lines(), "ottla check --repair --topic t "+dataDir) {
 		t.Error("nothing is said about what to do")
 	}
 	b.fs.Remove(dataDir + "/" + recoveryFile)

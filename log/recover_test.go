@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -294,6 +295,62 @@ func TestSmallFilesDamaged(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestDamagedSwap: a file of an interrupted compaction that is not what was made durable replaces nothing,
+// and a repair sets it aside: all segments are there still.
+func TestDamagedSwap(t *testing.T) {
+	sound := batchOf(record.BuilderOptions{BaseOffset: 2}, rec{2, "2"}, rec{3, "3"})
+	for what, c := range map[string]struct {
+		edit func(b []byte) []byte
+		at   int64
+	}{
+		"a record":       {func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, 0},
+		"the offset":     {func(b []byte) []byte { b[4] ^= 1; return b }, -1},
+		"a lower offset": {func(b []byte) []byte { b[7] = 0; return b }, 0},
+		"cut":            {func(b []byte) []byte { return b[:len(b)-1] }, 0},
+		"random":         {func([]byte) []byte { return []byte("twenty bytes of noise") }, 0},
+		"a second batch": {func(b []byte) []byte { return append(b[:len(b):len(b)], b...) }, int64(len(sound))},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBox(t, vfs.NewCrashable(), func(o *Options) { o.SegmentBytes = 150; o.RetentionMs = -1 })
+			b.start()
+			for i := range 8 {
+				appendTo(t, b.log(), values(int64(i), fmt.Sprint(i)))
+			}
+			b.close()
+			name := dataDir + "/t-0/" + offsetName(2, logSuffix+swapSuffix)
+			for _, suffix := range []string{indexSuffix, timeSuffix} {
+				if err := writeFile(b.fs, dataDir+"/t-0/"+offsetName(2, suffix+swapSuffix), nil, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := writeFile(b.fs, name, c.edit(slices.Clone(sound)), true); err != nil {
+				t.Fatal(err)
+			}
+			b.start()
+			var damage *Damage
+			if _, err := b.m.Create("t", 0, [16]byte{1}); !errors.As(err, &damage) || damage.File != name || damage.Position != c.at {
+				t.Errorf("opened: %v", err)
+			}
+			b.close()
+			report, err := Check(t.Context(), CheckOptions{FS: b.fs, Dir: dataDir})
+			if err != nil || report.Wrong() != 3 || report.Repairable() != 3 {
+				t.Fatalf("found %+v, %v", report, err)
+			}
+			if err := report.Repair(t.Context(), func(string) {}); err != nil {
+				t.Fatal(err)
+			}
+			b.start()
+			if got := readAll(t, b.log(), 0); len(got) != 8 {
+				t.Errorf("read %v", got)
+			}
+			b.close()
+			if !exists(b.fs, name+cutSuffix) {
+				t.Error("what was set aside is not there")
+			}
+		})
 	}
 }
 

@@ -6,10 +6,15 @@ import (
 	"time"
 )
 
-// clean deletes the segments that the topic's retention does not want any more, the oldest
+// retain deletes the segments that the topic's retention does not want any more, the oldest
 // first, never at or past the high watermark (UnifiedLog.deleteOldSegments). A segment is as old
-// as its largest record timestamp. It returns how many there were.
-func (l *Log) clean() (int, error) {
+// as its largest record timestamp. It returns how many there were: none while the log is being cleaned,
+// after which the cleaner does it.
+func (l *Log) retain() (int, error) {
+	if l.hurry.Load() > 0 || !l.shape.TryLock() {
+		return 0, nil
+	}
+	defer l.shape.Unlock()
 	o := l.options()
 	now := l.m.nowMs()
 	total := 0

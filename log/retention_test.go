@@ -61,7 +61,7 @@ func TestRetention(t *testing.T) {
 			if name == "no timestamps: file time" {
 				b.now = time.Now()
 			}
-			if _, err := l.clean(); err != nil {
+			if _, err := l.retain(); err != nil {
 				t.Fatal(err)
 			}
 			if l.Start() != c.start || bases(l) != c.left {

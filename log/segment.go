@@ -29,13 +29,14 @@ type segment struct {
 	log  *Log
 	base int64
 
-	files [3]slot     // by fileKind
-	gone  atomic.Bool // the files are renamed to .deleted
-	size  atomic.Int64
-	txn   atomic.Int64 // bytes of the .txnindex; 0: there is none
+	files   [3]slot     // by fileKind
+	gone    atomic.Bool // the files are renamed to .deleted
+	grave   string      // what goes before .deleted; set before gone is
+	size    atomic.Int64
+	txn     atomic.Int64 // bytes of the .txnindex; 0: there is none
+	created atomic.Int64 // ms, for rolling a segment without timestamps
 
 	// Guarded by log.mu.
-	created    int64 // ms, for rolling a segment without timestamps
 	jitter     int64 // ms, taken off segment.ms
 	firstTime  int64 // of the first entry, or timeUnread
 	sinceIndex int64 // bytes since the last index entry
@@ -43,6 +44,8 @@ type segment struct {
 
 	checking sync.Mutex  // held while the indexes of a segment from disk are looked through
 	checked  atomic.Bool // they are sound, and what imu guards is right
+
+	damage atomic.Pointer[Damage] // where the file is known to be broken; what lies before it is read
 
 	imu     sync.Mutex
 	offsets entries
@@ -71,7 +74,7 @@ func placeOf(b record.Batch, pos int64) place {
 // newSegment describes a segment without files.
 func newSegment(l *Log, base int64) *segment {
 	s := &segment{log: l, base: base, firstTime: timeUnread, lastRel: -1, lastKey: noTime, max: stamp{noTime, base}}
-	s.created = l.m.nowMs()
+	s.created.Store(l.m.nowMs())
 	s.jitter = l.m.jitter(l.options())
 	return s
 }
@@ -99,7 +102,7 @@ func (s *segment) create() error {
 	if o := l.options(); o.Preallocate {
 		vfs.Reserve(h.f, o.SegmentBytes) // a wish: where it fails the file grows as it is written
 	}
-	s.created = l.m.nowMs()
+	s.created.Store(l.m.nowMs())
 	s.firstTime = noTime
 	s.checked.Store(true)
 	l.flush.names.Store(true)
@@ -109,7 +112,7 @@ func (s *segment) create() error {
 func (s *segment) path(suffix string) string {
 	name := offsetName(s.base, suffix)
 	if s.gone.Load() {
-		name += deletedSuffix
+		name += s.grave + deletedSuffix
 	}
 	return s.log.path(name)
 }
@@ -153,11 +156,11 @@ func (s *segment) shouldRoll(o *Options, now int64, bytes int64, last int64, max
 			return false, err
 		}
 	}
-	waited := now - s.created
+	waited := now - s.created.Load()
 	if s.firstTime >= 0 {
 		waited = maxTime - s.firstTime
 	}
-	if waited > o.SegmentMs-min(s.jitter, o.SegmentMs) {
+	if waited > o.maxSegmentMs()-min(s.jitter, o.maxSegmentMs()) {
 		return true, nil
 	}
 	s.imu.Lock()
@@ -344,11 +347,13 @@ func (s *segment) locate(offset, end int64) (p place, ok bool, err error) {
 			return place{}, false, nil
 		case !torn(err) && err != errAstray:
 			return place{}, false, err
-		case pos == 0 || end > s.size.Load():
-			if end > s.size.Load() { // truncated meanwhile
-				return place{}, false, nil
-			}
-			return place{}, false, &Damage{s.path(logSuffix), sc.pos, err.Error()}
+		case end > s.size.Load(): // truncated meanwhile
+			return place{}, false, nil
+		case pos == 0:
+			return place{}, false, s.damagedAt(sc.pos, err)
+		}
+		if d := s.damage.Load(); d != nil && d.Position == sc.pos {
+			return place{}, false, d
 		}
 		pos = 0 // the index led astray
 	}
@@ -364,7 +369,7 @@ func (s *segment) largestTime() (int64, error) {
 	info, err := s.log.m.fs.Stat(s.path(logSuffix))
 	if err != nil {
 		if notExist(err) && s.size.Load() == 0 {
-			return s.created, nil
+			return s.created.Load(), nil
 		}
 		return noTime, err
 	}

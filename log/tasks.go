@@ -97,6 +97,7 @@ func (m *Manager) startTasks() {
 }
 
 func (m *Manager) stopTasks() {
+	m.cleaner.close()
 	m.tasks.stop()
 	<-m.tasks.done
 }
@@ -186,6 +187,7 @@ func (m *Manager) perform(ctx context.Context, t task) {
 		m.flushOld(ctx, now)
 		return
 	}
+	looks := segmentsLookedAt
 	for _, l := range m.snapshot() {
 		if ctx.Err() != nil {
 			return
@@ -196,7 +198,9 @@ func (m *Manager) perform(ctx context.Context, t task) {
 		var err error
 		switch t {
 		case taskRetention:
-			_, err = l.clean()
+			if err = l.tellHoles(&looks); err == nil {
+				_, err = l.retain()
+			}
 		case taskProducers:
 			l.expireProducers(now)
 		}
@@ -235,7 +239,7 @@ func (m *Manager) writeIdleIndexes(ctx context.Context) {
 			continue
 		}
 		if s := l.active(); s.pending() && !l.closed {
-			l.writeFailed("write an index", s.writeIndexes())
+			l.makeFailed("write an index", s.writeIndexes()) // without room they stay in memory
 		}
 		l.mu.Unlock()
 	}

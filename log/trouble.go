@@ -22,7 +22,7 @@ type trouble struct {
 	mu     sync.Mutex
 	needed int64     // guarded by mu: bytes of that write
 	since  int64     // guarded by mu: when it was, ms
-	read   string    // guarded by mu: the error of a read that was told last
+	text   string    // guarded by mu: the error that was told last
 	told   time.Time // guarded by mu: when
 }
 
@@ -33,6 +33,9 @@ const settleRoom = 10 * time.Second
 // noRoom takes in that a write of so many bytes found no room.
 func (l *Log) noRoom(doing string, bytes int64, err error) {
 	l.m.metrics.full.Inc()
+	if l.m.Log(l.topic, l.partition) != l || l.m.closed.Load() {
+		return // it is being opened or closed; whoever does that says what came of it
+	}
 	t := &l.trouble
 	t.mu.Lock()
 	t.needed, t.since = bytes, l.m.nowMs()
@@ -69,14 +72,21 @@ func (l *Log) setFault(err error) bool {
 	if !errors.Is(err, ErrStorage) && !errors.Is(err, ErrClosed) {
 		err = fmt.Errorf("%s: %w: %w", l, ErrStorage, err)
 	}
+	if vfs.Broken(err) {
+		l.dir.fail(err, "topic", l.topic, "partition", l.partition)
+	}
 	set := l.fault.CompareAndSwap(nil, &err)
 	l.wake.all()
 	return set
 }
 
-// writeFailed says what a failed write, sync or rename means: without room the log goes on as
-// soon as there is some; anything else, and the directory cannot be trusted any more, as
-// Kafka's LogDirFailureChannel sees it.
+// errUnsynced marks the error of an fsync. Whatever it says, also that there is no room: what was
+// to be durable may be gone from memory, and the next fsync would know nothing of it.
+var errUnsynced = errors.New("not made durable")
+
+// writeFailed says what a failed write, sync or rename means: without room, or a descriptor, the
+// log goes on as soon as there is one; anything else, and the directory cannot be trusted any
+// more, as Kafka's LogDirFailureChannel sees it.
 func (l *Log) writeFailed(doing string, err error) error {
 	return l.writeOf(0, doing, err)
 }
@@ -88,30 +98,56 @@ func (l *Log) writeOf(bytes int64, doing string, err error) error {
 		return nil
 	case errors.Is(err, ErrStorage), errors.Is(err, ErrClosed):
 		return err
+	case errors.Is(err, errUnsynced):
 	case vfs.Full(err):
 		l.noRoom(doing, bytes, err)
 		return fmt.Errorf("%s: %s: %w: %w", l, doing, ErrFull, err)
+	case noDescriptor(err): // nothing was done
+		l.tell("cannot write a log", doing, err)
+		return fmt.Errorf("%s: %s: %w: %w", l, doing, ErrStorage, err)
 	}
 	l.dir.fail(fmt.Errorf("%s of %s: %w", doing, l, err), "topic", l.topic, "partition", l.partition)
 	return fmt.Errorf("%s: %s: %w: %w", l, doing, ErrStorage, err)
 }
 
-// readFailed says what a failed read means: it concerns this partition alone, and the next
+// makeFailed is writeFailed for what no append has to do with: without room the partition takes
+// writes all the same, or is not in use yet, and whoever wants more says so.
+func (l *Log) makeFailed(doing string, err error) error {
+	if vfs.Full(err) && !errors.Is(err, errUnsynced) {
+		l.m.metrics.full.Inc()
+		return fmt.Errorf("%s: %s: %w: %w", l, doing, ErrFull, err)
+	}
+	return l.writeFailed(doing, err)
+}
+
+func noDescriptor(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// readFailed says what a failed read means: with one of a disk that is broken the directory goes
+// offline, as in Kafka (LocalLog.read); anything else concerns this partition alone, and the next
 // try may find better luck.
 func (l *Log) readFailed(doing string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, ErrStorage):
-	case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE):
-	default:
-		err = fmt.Errorf("%w: %w", ErrStorage, err)
 	}
 	l.m.metrics.readErrors.Inc()
-	if l.newTrouble(doing+err.Error(), l.m.opts.Now()) {
-		l.m.logger.Error("cannot read a log", "topic", l.topic, "partition", l.partition, "dir", l.dir.path, "doing", doing, "err", err)
+	if vfs.Broken(err) {
+		l.dir.fail(fmt.Errorf("%s of %s: %w", doing, l, err), "topic", l.topic, "partition", l.partition)
+	} else {
+		l.tell("cannot read a log", doing, err)
+	}
+	if !errors.Is(err, ErrStorage) && !noDescriptor(err) {
+		err = fmt.Errorf("%w: %w", ErrStorage, err)
 	}
 	return fmt.Errorf("%s: %s: %w", l, doing, err)
+}
+
+// tell logs what failed, unless it is what was told last and not long ago.
+func (l *Log) tell(what, doing string, err error) {
+	if l.newTrouble(doing+err.Error(), l.m.opts.Now()) {
+		l.m.logger.Error(what, "topic", l.topic, "partition", l.partition, "dir", l.dir.path, "doing", doing, "err", err)
+	}
 }
 
 // newTrouble says whether an error is another one than the last, or that one a while later.
@@ -119,10 +155,10 @@ func (l *Log) newTrouble(text string, now time.Time) bool {
 	t := &l.trouble
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if text == t.read && now.Sub(t.told) < tellAgain {
+	if text == t.text && now.Sub(t.told) < tellAgain {
 		return false
 	}
-	t.read, t.told = text, now
+	t.text, t.told = text, now
 	return true
 }
 

@@ -176,7 +176,7 @@ func TestReadErrorIsToldOnce(t *testing.T) {
 			t.Errorf("%d lines, want %d:\n%s", n, lines, b.lines())
 		}
 	}
-	fail(syscall.EIO, 1)
+	fail(syscall.ENOMEM, 1)
 	fail(syscall.ESTALE, 2)
 	b.advance(tellAgain + time.Second)
 	fail(syscall.ESTALE, 3)

@@ -12,6 +12,7 @@ import (
 // or in a hole, where Kafka lets the log end in the hole. The recovery point on disk is taken
 // back first: what is written here next is not flushed.
 func (l *Log) TruncateTo(offset int64) error {
+	defer l.takeShape()()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.writable(); err != nil {
@@ -32,6 +33,9 @@ func (l *Log) TruncateTo(offset int64) error {
 		return l.readFailed("truncate", err)
 	}
 	if err := l.cutPoint(end); err != nil {
+		return err
+	}
+	if err := l.dir.lowerCleaned(l, list[keep-1].base); err != nil {
 		return err
 	}
 	if l.start.Load() > end {
@@ -61,6 +65,7 @@ func (l *Log) TruncateTo(offset int64) error {
 
 // TruncateFully takes everything away; the log begins anew at an offset.
 func (l *Log) TruncateFully(start int64) error {
+	defer l.takeShape()()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.writable(); err != nil {
@@ -77,6 +82,9 @@ func (l *Log) truncateFullyLocked(start int64) error {
 	if err := l.cutPoint(0); err != nil {
 		return err
 	}
+	if err := l.dir.lowerCleaned(l, start); err != nil {
+		return err
+	}
 	if err := l.setStart(start); err != nil {
 		return err
 	}
@@ -91,7 +99,7 @@ func (l *Log) truncateFullyLocked(start int64) error {
 	}
 	err := s.create()
 	if err == nil {
-		err = l.m.fs.SyncDir(l.path("")) // the file's name says where the log begins
+		err = unsynced(l.m.fs.SyncDir(l.path(""))) // the file's name says where the log begins
 	}
 	if err != nil {
 		return l.fail(l.writeFailed("create a segment", err))
@@ -141,7 +149,7 @@ func (l *Log) dropSegments(keep, drop []*segment) error {
 		}
 	}
 	if err := l.m.fs.SyncDir(l.path("")); err != nil {
-		return l.writeFailed("sync directory", err)
+		return l.writeFailed("sync directory", unsynced(err))
 	}
 	if len(drop) > 0 {
 		l.m.removeLater(l, drop)
@@ -175,7 +183,7 @@ func (s *segment) truncate(offset int64) error {
 		return err
 	}
 	if err = h.f.Truncate(p.pos); err == nil {
-		err = h.f.Sync() // or a crash could bring back what is behind it beside a newer segment
+		err = unsynced(h.f.Sync()) // or a crash could bring back what is behind it beside a newer segment
 	}
 	h.release()
 	if err != nil {
@@ -186,7 +194,8 @@ func (s *segment) truncate(offset int64) error {
 	}
 	s.sinceIndex = 0
 	if p.pos == 0 {
-		s.created, s.firstTime = s.log.m.nowMs(), noTime
+		s.created.Store(s.log.m.nowMs())
+		s.firstTime = noTime
 	}
 	return s.truncateAborted(offset)
 }
@@ -313,7 +322,7 @@ func (s *segment) scanAt(pos int64, f func(*scanner) bool) error {
 		}
 	}
 	if torn(err) {
-		return &Damage{s.path(logSuffix), sc.pos, err.Error()}
+		return s.damagedAt(sc.pos, err)
 	}
 	if err != io.EOF {
 		return err

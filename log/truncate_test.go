@@ -104,7 +104,7 @@ func TestDeleteRecords(t *testing.T) {
 	if _, err := l.Read(9, 10, 100, true); !errors.Is(err, ErrOffsetOutOfRange) {
 		t.Errorf("read below the start: %v", err)
 	}
-	if n, err := l.clean(); err != nil || n != 2 {
+	if n, err := l.retain(); err != nil || n != 2 {
 		t.Errorf("retention deleted %d, %v", n, err)
 	}
 	if l = b.restart(); l.Start() != 10 || l.End() != 10 {

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+
+	"ottla/protocol/record"
 )
 
 // A .txnindex has an entry for each aborted transaction whose marker is in the segment
@@ -54,17 +56,73 @@ func parseAborted(b []byte, base int64) ([]Aborted, error) {
 
 // addAborted writes an entry. The caller holds the log's lock.
 func (s *segment) addAborted(a Aborted) error {
+	at := s.txn.Load()
+	err := s.putAborted(at, a)
+	if err == nil {
+		s.txn.Store(at + abortedBytes)
+	}
+	return err
+}
+
+func (s *segment) putAborted(at int64, a Aborted) error {
 	f, err := s.log.m.fs.OpenFile(s.path(txnSuffix), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
-	at := s.txn.Load()
 	_, err = f.WriteAt(formatAborted(a), at)
 	if e := f.Close(); err == nil {
 		err = e
 	}
-	if err == nil {
-		s.txn.Store(at + abortedBytes)
+	return err
+}
+
+// expectAborted writes the entries that markers among the records are going to need, without
+// counting them, so that a disk without room refuses the marker: in the log without its entry it
+// would make the aborted records those of a committed transaction. What is written in vain is
+// behind the end that counts, until dropExpected or a start cuts it. The caller holds the log's lock.
+func (l *Log) expectAborted(s *segment, records []byte) error {
+	at := s.txn.Load()
+	for b := range record.All(records) {
+		if !b.HasProducerID() || !b.IsControl() {
+			continue
+		}
+		if m, ok, err := parseMarker(b); err != nil || !ok || m.Commit {
+			continue
+		}
+		p := l.state.byID[b.ProducerID()]
+		if p == nil || p.txnFirst < 0 {
+			continue
+		}
+		stable := b.BaseOffset() + 1
+		for _, t := range l.state.open {
+			if t.id != p.id {
+				stable = min(stable, t.first)
+			}
+		}
+		if err := s.putAborted(at, Aborted{p.id, p.txnFirst, b.BaseOffset(), stable}); err != nil {
+			return err
+		}
+		at += abortedBytes
+	}
+	return nil
+}
+
+// dropExpected cuts off what was written in vain: entries behind that end may count once the log has
+// gone on behind their markers' offsets.
+func (s *segment) dropExpected() error {
+	f, err := s.log.m.fs.OpenFile(s.path(txnSuffix), os.O_RDWR, 0)
+	if notExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	if want := s.txn.Load(); err == nil && size > want {
+		err = f.Truncate(want)
+	}
+	if e := f.Close(); err == nil {
+		err = e
 	}
 	return err
 }
@@ -112,7 +170,7 @@ func (s *segment) truncateAborted(offset int64) error {
 		return err
 	}
 	if err = f.Truncate(keep); err == nil {
-		err = f.Sync() // or a crash could bring an entry back that no flush takes away again
+		err = unsynced(f.Sync()) // or a crash could bring an entry back that no flush takes away again
 	}
 	if e := f.Close(); err == nil {
 		err = e
@@ -125,27 +183,34 @@ func (s *segment) truncateAborted(offset int64) error {
 // including the second, by their markers (UnifiedLog.collectAbortedTransactions). A reader of
 // committed data who gets an error must not show the records.
 func (l *Log) AbortedIn(from, to int64) ([]Aborted, error) {
-	if err := l.usable(); err != nil {
-		return nil, err
+	for {
+		if err := l.usable(); err != nil {
+			return nil, err
+		}
+		if found, gone, err := l.abortedIn(l.segments(), from, to); !gone {
+			return found, err
+		}
 	}
-	var found []Aborted
-	list := l.segments()
+}
+
+// abortedIn looks through a list of segments. gone: one of them was deleted or cleaned meanwhile.
+func (l *Log) abortedIn(list []*segment, from, to int64) (found []Aborted, gone bool, err error) {
 	for _, s := range list[floor(list, from):] {
 		entries, err := s.aborted()
-		if notExist(err) && s.gone.Load() {
-			continue // retention took it: nobody reads there any more
+		if s.gone.Load() { // another file may have had its name
+			return nil, true, nil
 		}
 		if err != nil {
-			return nil, l.readFailed("read aborted transactions", err)
+			return nil, false, l.readFailed("read aborted transactions", err)
 		}
 		for _, a := range entries {
 			if a.Last >= from && a.First < to {
 				found = append(found, a)
 			}
 			if a.StableOffset >= to {
-				return found, nil
+				return found, false, nil
 			}
 		}
 	}
-	return found, nil
+	return found, false, nil
 }

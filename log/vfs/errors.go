@@ -4,6 +4,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -22,12 +23,16 @@ const (
 	OpRemove   Op = "remove"
 	OpMkdir    Op = "mkdir"
 	OpReadDir  Op = "readdir"
+	OpStat     Op = "stat"
+	OpLock     Op = "lock"
 )
 
 // Fault makes operations fail: those of kind Op on files whose name (without the directories)
-// matches Name, from the Nth (counted from 1) on, Times of them.
+// matches Name, in or below Dir, from the Nth (counted from 1) on, Times of them. OpSync is also a
+// sync of the whole file system.
 type Fault struct {
 	Op    Op
+	Dir   string // a directory; empty: any
 	Name  string // a pattern of path/filepath.Match; empty: any
 	Nth   int    // 0 and 1: the first
 	Times int    // 0: all that follow
@@ -42,6 +47,7 @@ type Script struct {
 	mu     sync.Mutex
 	faults []*fault // guarded by mu
 	counts map[Op]int
+	fired  bool // guarded by mu: a fault was given since the last Clear
 }
 
 type fault struct {
@@ -60,7 +66,14 @@ func (s *Script) Add(f Fault) {
 func (s *Script) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = nil
+	s.faults, s.fired = nil, false
+}
+
+// Fired says whether something went wrong since the last Clear.
+func (s *Script) Fired() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fired
 }
 
 // Count says how many operations of a kind were asked for so far.
@@ -79,7 +92,7 @@ func (s *Script) check(op Op, name string) *Fault {
 	}
 	s.counts[op]++
 	for _, f := range s.faults {
-		if f.Op != op {
+		if f.Op != op || f.Dir != "" && name != f.Dir && !strings.HasPrefix(name, f.Dir+string(filepath.Separator)) {
 			continue
 		}
 		if f.Name != "" {
@@ -89,6 +102,7 @@ func (s *Script) check(op Op, name string) *Fault {
 		}
 		f.seen++
 		if f.seen >= f.Nth && (f.Times == 0 || f.seen < max(f.Nth, 1)+f.Times) {
+			s.fired = true
 			return &f.Fault
 		}
 	}
@@ -163,7 +177,30 @@ func (f *failing) SyncDir(name string) error {
 	return f.FS.SyncDir(name)
 }
 
-func (f *failing) Lock(name string) (io.Closer, error) { return f.FS.Lock(name) }
+func (f *failing) Stat(name string) (fs.FileInfo, error) {
+	if err := f.script.fail(OpStat, name); err != nil {
+		return nil, err
+	}
+	return f.FS.Stat(name)
+}
+
+func (f *failing) Lock(name string) (io.Closer, error) {
+	if err := f.script.fail(OpLock, name); err != nil {
+		return nil, err
+	}
+	return f.FS.Lock(name)
+}
+
+func (f *failing) syncAll(dir string) (bool, error) {
+	s, ok := f.FS.(interface{ syncAll(string) (bool, error) })
+	if !ok {
+		return false, nil
+	}
+	if err := f.script.fail(OpSync, dir); err != nil {
+		return true, err
+	}
+	return s.syncAll(dir)
+}
 
 type failingFile struct {
 	File

@@ -21,15 +21,23 @@ type osFS struct{}
 // OpenFile opens by the system call alone: package os would also ask the poller, which refuses
 // files, and that is a good part of the cost where thousands are opened at a start.
 func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	fd, err := open(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &osFile{fd: fd, name: name}, nil
+}
+
+func open(name string, flag int, perm fs.FileMode) (fd int, err error) {
 	for {
-		fd, err := unix.Open(name, flag|unix.O_CLOEXEC, uint32(perm.Perm()))
-		if err == unix.EINTR {
-			continue
+		fd, err = unix.Open(name, flag|unix.O_CLOEXEC, uint32(perm.Perm()))
+		switch err {
+		case nil:
+			return fd, nil
+		case unix.EINTR:
+		default:
+			return -1, &fs.PathError{Op: "open", Path: name, Err: err}
 		}
-		if err != nil {
-			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
-		}
-		return &osFile{fd: fd, name: name}, nil
 	}
 }
 
@@ -39,11 +47,13 @@ func (osFS) Rename(from, to string) error                 { return os.Rename(fro
 func (osFS) MkdirAll(name string, perm fs.FileMode) error { return os.MkdirAll(name, perm) }
 func (osFS) Stat(name string) (fs.FileInfo, error)        { return os.Stat(name) }
 
+// ReadDir opens by the system call too, for the same reason.
 func (osFS) ReadDir(name string) ([]fs.DirEntry, error) {
-	d, err := os.Open(name)
+	fd, err := open(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
+	d := os.NewFile(uintptr(fd), name)
 	defer d.Close()
 	return d.ReadDir(-1)
 }
@@ -104,8 +114,17 @@ func (f *osFile) fail(op string, err error) error {
 	return &fs.PathError{Op: op, Path: f.name, Err: err}
 }
 
+// smallRead is the size up to which a read is first tried as one that does not wait for a disk.
+const smallRead = 64 << 10
+
 func (f *osFile) ReadAt(p []byte, off int64) (int, error) {
-	for n := 0; ; {
+	n := 0
+	if len(p) <= smallRead {
+		if n = readCached(f.fd, p, off); n == len(p) {
+			return n, nil
+		}
+	}
+	for {
 		m, err := unix.Pread(f.fd, p[n:], off+int64(n))
 		switch {
 		case err == unix.EINTR:

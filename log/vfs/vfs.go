@@ -57,6 +57,17 @@ func Full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// Broken says whether the error of a read is one of a disk, or of a file system on it, that does not
+// work: what else is there may be lost as well.
+func Broken(err error) bool {
+	for _, e := range [...]syscall.Errno{syscall.EIO, syscall.ENXIO, syscall.ENODEV, unclean} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
 // SyncAll makes everything that was written on the file system of the directory durable, in
 // one call where the system has one. done is false where it has none, and nothing was done.
 func SyncAll(fsys FS, dir string) (done bool, err error) {

@@ -285,6 +285,41 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestErrorsOfOneDirectory: a fault may be that of one disk.
+func TestErrorsOfOneDirectory(t *testing.T) {
+	var s Script
+	root := t.TempDir()
+	fsys := WithErrors(OS(), &s)
+	a, b := filepath.Join(root, "a"), filepath.Join(root, "ab")
+	for _, op := range []Op{OpMkdir, OpLock, OpStat, OpReadDir, OpSyncDir, OpSync, OpRename} {
+		s.Add(Fault{Op: op, Dir: a, Err: syscall.EIO})
+	}
+	for dir, broken := range map[string]bool{a: true, b: false} {
+		if broken {
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		made := fsys.MkdirAll(dir, 0o755)
+		lock, locked := fsys.Lock(filepath.Join(dir, "lock"))
+		if locked == nil {
+			lock.Close()
+		}
+		_, stat := fsys.Stat(dir)
+		_, listed := fsys.ReadDir(dir)
+		_, all := SyncAll(fsys, dir)
+		for what, err := range map[string]error{"mkdir": made, "lock": locked, "stat": stat, "list": listed, "sync": fsys.SyncDir(dir), "sync all": all,
+			"rename": fsys.Rename(filepath.Join(dir, "lock"), filepath.Join(dir, "to"))} {
+			if errors.Is(err, syscall.EIO) != broken || !broken && err != nil {
+				t.Errorf("%s of %s: %v", what, dir, err)
+			}
+			if broken != Broken(err) || Broken(syscall.EMFILE) || Broken(syscall.ENOSPC) {
+				t.Errorf("%v: broken", err)
+			}
+		}
+	}
+}
+
 func TestMemoryConcurrent(t *testing.T) {
 	m := NewMemory()
 	m.MkdirAll("/d", 0)
