@@ -1,6 +1,9 @@
 package coordinator
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // entry is one step's part of a batch.
 type entry struct {
@@ -51,8 +54,7 @@ func (s *shard[M]) flush() {
 		waits, err := s.append(f)
 		switch {
 		case err != nil && !f.written:
-			s.r.o.Metrics.AppendErrors.Inc()
-			s.r.o.Logger.Warn("coordinator could not write", "coordinator", s.r.o.Name, "shard", s.id, "records", len(f.records), "err", err)
+			s.unwritten(len(f.records), err)
 			s.fail(f, err)
 		case err != nil:
 			s.flight = f
@@ -84,7 +86,11 @@ func (s *shard[M]) append(f *flight) (waits []func(context.Context) error, err e
 		e := &f.entries[i]
 		if e.producer != nil {
 			wait, err := s.write(f, e.first, e.first+e.n, e.producer)
-			if e.err = err; err != nil {
+			switch e.err = err; {
+			case err == nil:
+			case errors.Is(err, ErrNotCoordinator), errors.Is(err, ErrNotAvailable):
+				s.unwritten(e.n, err)
+			default: // of this producer
 				s.r.o.Metrics.AppendErrors.Inc()
 				s.r.o.Logger.Debug("coordinator could not write for a transaction", "coordinator", s.r.o.Name, "shard", s.id, "err", err)
 			}
@@ -135,6 +141,7 @@ func (s *shard[M]) write(f *flight, from, to int, p *Producer) (wait func(contex
 		return nil, err
 	}
 	f.written = true
+	s.wrote(to - from)
 	s.r.o.Metrics.Batches.Inc()
 	s.r.o.Metrics.Records.Add(float64(to - from))
 	for i := range to - from {

@@ -43,7 +43,9 @@ type Runtime[M Machine] struct {
 	shards map[int32]*shard[M]       // guarded by mu
 	before map[int32]<-chan struct{} // guarded by mu: closed when the last shard of this id is quiet
 	closed bool                      // guarded by mu
-	wg     sync.WaitGroup            // every goroutine of every shard; Add under mu while not closed
+
+	trouble trouble
+	wg      sync.WaitGroup // every goroutine of every shard; Add under mu while not closed
 }
 
 // New makes a runtime without shards. It has no goroutine before Led.

@@ -28,6 +28,7 @@ type memory struct {
 	hold    chan error      // commits wait for a value; nil: committed at once
 	reading <-chan struct{} // Load waits for it
 	broken  error           // what Load ends with, once
+	always  error           // the same, each time
 	appends int
 }
 
@@ -64,7 +65,9 @@ func (s *memory) Append(_ context.Context, shard, _ int32, data []byte) (int64, 
 func (s *memory) Load(ctx context.Context, shard, _ int32) iter.Seq2[[]byte, error] {
 	s.mu.Lock()
 	all, reading, broken := slices.Clone(s.logs[shard]), s.reading, s.broken
-	s.broken = nil
+	if s.broken = nil; s.always != nil {
+		broken = s.always
+	}
 	s.mu.Unlock()
 	return func(yield func([]byte, error) bool) {
 		if reading != nil {

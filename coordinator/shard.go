@@ -35,6 +35,8 @@ type shard[M Machine] struct {
 	flight    *flight      // appended, not yet known to be committed; nil if there is none
 	barrier   bool         // an exclusive step's records are not committed yet: nothing else may run
 	nextSweep time.Duration
+	stuck     int           // records of the last write that failed; 0: all is well
+	stuckAt   time.Duration // when it did
 }
 
 type message[M Machine] struct {
@@ -79,6 +81,7 @@ func (s *shard[M]) lose() {
 	s.cancel()
 	refuse(queue, ErrNotCoordinator)
 	if !running {
+		s.r.trouble.over(s.id)
 		close(s.gone)
 	}
 }
@@ -253,6 +256,7 @@ func (s *shard[M]) end() {
 	s.drop()
 	refuse(s.todo, ErrNotCoordinator)
 	s.todo = nil
+	s.r.trouble.over(s.id)
 	close(s.gone)
 }
 
@@ -306,7 +310,10 @@ func (s *shard[M]) load() bool {
 		}
 		s.r.o.Metrics.LoadErrors.Inc()
 		level := slog.LevelError
-		if errors.Is(err, ErrNotCoordinator) || errors.Is(err, ErrNotAvailable) {
+		switch {
+		case !s.r.trouble.newLoad(err.Error()):
+			level = slog.LevelDebug
+		case errors.Is(err, ErrNotCoordinator), errors.Is(err, ErrNotAvailable):
 			level = slog.LevelWarn
 		}
 		s.r.o.Logger.Log(s.ctx, level, "coordinator could not load; it will try again", "coordinator", s.r.o.Name, "shard", s.id, "err", err)
