@@ -26,6 +26,7 @@ import (
 type file struct {
 	db      *bolt.DB
 	pending *bolt.Tx // the sweep, nil when it is done
+	room    int64    // up to where the file has blocks of the disk, see keepRoom
 }
 
 var (
@@ -35,6 +36,9 @@ var (
 	keyZxid         = []byte("zxid")
 	keyFormat       = []byte("format")
 )
+
+// FileName is the embedded registry's file in a broker's directory.
+const FileName = "ottla.registry"
 
 const (
 	fileFormat = 1
@@ -67,6 +71,10 @@ func openFile(path string) (f *file, err error) {
 		return nil, fmt.Errorf("%w: open %s: %w", ErrStorage, path, err)
 	}
 	f = &file{db: db}
+	db.View(func(tx *bolt.Tx) error {
+		f.keepRoom(tx.Size())
+		return nil
+	})
 	if err := f.sweep(); err != nil {
 		db.Close()
 		return nil, err
@@ -169,6 +177,7 @@ func (f *file) commit(tt txn) error {
 	}
 	resweep := t.tx == f.pending
 	err := t.err
+	size := t.tx.Size() // with what this transaction adds it is more, which the next one sees
 	if err == nil {
 		err = t.tx.Commit()
 	} else {
@@ -176,6 +185,7 @@ func (f *file) commit(tt txn) error {
 	}
 	f.pending = nil
 	if err == nil {
+		f.keepRoom(size)
 		return nil
 	}
 	kind := ErrStorage

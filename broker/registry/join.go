@@ -108,11 +108,10 @@ func Join(t Tree, id int32, node compat.BrokerNode) (epoch int64, err error) {
 		case !errors.Is(err, ErrNoNode):
 			return 0, err
 		}
-		create := len(ops)
 		ops = append(ops, Create(path, nil, Ephemeral), Set(path, node.Encode(), 0))
 		results, err := t.Multi(ops...)
 		if err == nil {
-			return results[create].Stat.Czxid, nil
+			return results[len(results)-1].Stat.Czxid, nil
 		}
 		// Another broker makes the same persistent nodes at the same time, or takes the id.
 		op, ok := errors.AsType[*OpError](err)

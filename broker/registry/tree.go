@@ -19,12 +19,14 @@ var (
 	ErrNotEmpty                = errors.New("node has children")
 	ErrNoChildrenForEphemerals = errors.New("ephemeral nodes may not have children")
 	ErrBadPath                 = errors.New("bad path")
-	ErrSessionExpired          = errors.New("session expired")
+	ErrSessionExpired          = errors.New("session expired")                 // a write under way may have taken place; its ephemeral nodes are gone
 	ErrConnectionLoss          = errors.New("connection to the registry lost") // a write may have taken place
 	ErrClosed                  = errors.New("registry closed")
 	ErrStorage                 = errors.New("registry storage failed")                     // for good; the broker stops
 	ErrFull                    = errors.New("no room on the disk for the registry's file") // that write failed, and nothing else
 	ErrInUse                   = errors.New("registry in use by another process")
+	ErrNoAuth                  = errors.New("no permission for the node")
+	ErrTooLarge                = errors.New("larger than the registry takes")
 )
 
 // maxDepth bounds the parts of a path; Kafka's deepest has six.
@@ -89,8 +91,8 @@ func Delete(path string, version int32) Op { return Op{Kind: OpDelete, Path: pat
 // Check lets the transaction fail unless the node has this version.
 func Check(path string, version int32) Op { return Op{Kind: OpCheck, Path: path, Version: version} }
 
-// Result is what one op of a transaction gave: the path made (with its sequence), the node's
-// state afterwards. Zero after Delete and Check.
+// Result is what one op of a transaction gave: the path made or set (a made one with its sequence),
+// and after Set the node's state. The state after Create is not told on every root.
 type Result struct {
 	Path string
 	Stat Stat
@@ -163,12 +165,14 @@ func checkPath(path string, sequence bool) error {
 	if path == "/" {
 		return nil
 	}
+	for _, r := range path {
+		if r < 0x20 || r >= 0x7f && (r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff) {
+			return bad("it has a character that may not be there")
+		}
+	}
 	start, depth := 1, 1
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {
-			if path[i] == 0 || path[i] < 0x20 && path[i] != '\t' || path[i] == 0x7f {
-				return bad("it has a control character")
-			}
 			continue
 		}
 		switch part := path[start:i]; {
@@ -196,3 +200,6 @@ func split(path string) (parent, name string) {
 	}
 	return path[:i], path[i+1:]
 }
+
+// CheckPath says what is wrong with a path of a node, by ZooKeeper's rules; an ErrBadPath.
+func CheckPath(path string) error { return checkPath(path, false) }

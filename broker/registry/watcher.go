@@ -51,6 +51,19 @@ func (w *Watcher) Take() []Event {
 	return events
 }
 
+// addState takes a coming and going of the connection in place of the one before it, if that was
+// not taken yet: a connection that comes and goes does not make the queue longer.
+func (w *Watcher) addState(e Event) {
+	w.mu.Lock()
+	if n := len(w.events); n > 0 && (e.Kind == Disconnected || e.Kind == Connected) {
+		if k := w.events[n-1].Kind; k == Disconnected || k == Connected {
+			w.events = w.events[:n-1]
+		}
+	}
+	w.mu.Unlock()
+	w.add(e)
+}
+
 func (w *Watcher) add(e Event) {
 	w.mu.Lock()
 	w.events = append(w.events, e)
