@@ -21,6 +21,7 @@ import (
 	"ottla/broker"
 	"ottla/broker/config"
 	"ottla/compat"
+	"ottla/compat/cli"
 
 	"github.com/spf13/cobra"
 )
@@ -46,6 +47,7 @@ func command(out, errOut io.Writer) *cobra.Command {
 	root.Short = "A broker that unmodified Kafka clients use"
 	root.Long = "ottla is a broker that unmodified Kafka clients use. Without a command it starts one."
 	root.AddCommand(serveCommand("serve", out, errOut), versionCommand(), settingsCommand(), apisCommand())
+	root.AddCommand(cli.Registry(), cli.Dump(), cli.Check())
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.SilenceErrors, root.SilenceUsage = true, true

@@ -83,11 +83,21 @@ func TestBrokenCommandLines(t *testing.T) {
 	}
 }
 
-// TestToolsNamesAreFree: the first words of Kafka's tools do nothing else.
+// TestDumpLog: the word of Kafka's tool does that tool's job.
+func TestDumpLog(t *testing.T) {
+	for _, name := range []string{"dump", "dump-log"} {
+		out, err := run(name, "--deep-iteration", "--files", "log/testdata/kafka-4.4.0-kraft/data/appendtime-0/00000000000000000000.log")
+		if err != nil || !strings.HasPrefix(out, "Dumping log/testdata/") || strings.Count(out, "\n| offset: ") != 5 {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// TestToolsNamesAreFree: the first words of Kafka's other tools do nothing else.
 func TestToolsNamesAreFree(t *testing.T) {
 	for name := range strings.FieldsSeq(`topics console-producer console-consumer consumer-groups configs acls cluster broker-api-versions
 		storage get-offsets delete-records log-dirs features reassign-partitions leader-election transactions share-groups streams-groups
-		dump-log producer-perf-test consumer-perf-test metadata-quorum server-start server-stop zookeeper-server-start zookeeper-shell
+		producer-perf-test consumer-perf-test metadata-quorum server-start server-stop zookeeper-server-start zookeeper-shell
 		run-class client-metrics delegation-tokens mirror-maker verifiable-producer verifiable-consumer groups`) {
 		_, err := run(name, "--bootstrap-server", "localhost:9092", "--list")
 		if err == nil || !strings.HasPrefix(err.Error(), `unknown command "`+name+`" for "ottla"`) {

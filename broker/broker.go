@@ -41,7 +41,7 @@ import (
 )
 
 // registryFile is the embedded registry's file in metadata.log.dir, or in the first log directory.
-const registryFile = "ottla.registry"
+const registryFile = registry.FileName
 
 // trimAfter is how long after its start a broker gives back the memory that only the start needed.
 const trimAfter = time.Second
@@ -62,6 +62,8 @@ type Options struct {
 	Version  string
 	Now      func() time.Time // nil: time.Now
 	Ready    func(Ready)      // called once, when requests are served
+
+	fs vfs.FS // of the logs, for tests; nil: the system's, or memory
 }
 
 // Ready says where and how a broker serves.
@@ -91,8 +93,12 @@ type Broker struct {
 	http       *metrics.Server // nil: none
 	state      atomic.Int32    // stateStarting and on
 
-	unclean chan struct{} // holds one: unclean.leader.election.enable was switched on somewhere
+	hosting atomic.Pointer[replica.Manager] // nil: the start has not come so far
+	lost    chan error                      // holds one: a log directory that the broker cannot do without has failed
+	unclean chan struct{}                   // holds one: unclean.leader.election.enable was switched on somewhere
 	close   sync.Once
+	fs      vfs.FS
+	adopted map[string][16]byte // ids of the topics that takeOver has made; nil: it had nothing to do
 }
 
 // New opens everything that a broker has, becomes leader of its partitions and binds its sockets;
@@ -104,7 +110,7 @@ func New(o Options) (_ *Broker, err error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	b := &Broker{opts: o, log: o.Logger, meta: metadata.NewHolder(), unclean: make(chan struct{}, 1)}
+	b := &Broker{opts: o, log: o.Logger, meta: metadata.NewHolder(), lost: make(chan error, 1), unclean: make(chan struct{}, 1)}
 	b.setState(stateStarting)
 	defer func() {
 		if err != nil {
@@ -116,6 +122,10 @@ func New(o Options) (_ *Broker, err error) {
 	if o.InMemory {
 		fs = vfs.NewMemory()
 	}
+	if o.fs != nil {
+		fs = o.fs
+	}
+	b.fs = fs
 
 	dirs, err := b.openDirs(fs)
 	if err != nil {
@@ -126,6 +136,9 @@ func New(o Options) (_ *Broker, err error) {
 	var clusterID string
 	if err = b.openRegistry(settings); err == nil {
 		clusterID, err = registry.ClusterID(b.tree, dirs.ClusterID())
+	}
+	if err == nil { // before anything reads the registry
+		err = b.takeOver(fs, dirs, settings, clusterID)
 	}
 	if err == nil { // before the logs: dynamic settings may be theirs
 		b.follower = follow.New(follow.Options{Tree: b.tree, Applier: applier{b}, Logger: b.log, Now: o.Now})
@@ -139,7 +152,10 @@ func New(o Options) (_ *Broker, err error) {
 		return nil, err
 	}
 	b.meta.Store(&metadata.Picture{ClusterID: clusterID, Controller: -1, Topics: map[string]*metadata.Topic{}, ByID: map[metadata.ID]*metadata.Topic{}})
-	if err := b.logs.Load(); err != nil {
+	if err := b.loadLogs(); err != nil {
+		return nil, err
+	}
+	if err := b.strangers(); err != nil {
 		return nil, err
 	}
 	b.replicas = replica.New(replica.Options{
@@ -147,8 +163,13 @@ func New(o Options) (_ *Broker, err error) {
 		MinISR:     func(topic string) int { return int(b.config.Topic(topic).MinInsyncReplicas) },
 		LogOptions: func(topic string) *log.Options { return &b.config.Topic(topic).Log },
 		Watch:      []replica.Watcher{watcher{b}},
+		Again:      b.lookAgain,
 		Now:        o.Now, Logger: b.log, Registerer: reg,
 	})
+	b.hosting.Store(b.replicas)
+	if err := b.dirsLeft(); err != nil { // of what failed before; dirFailed sees the rest
+		return nil, err
+	}
 	b.groups = group.New(groupConfig(b, reg))
 	ids := api.NewProducerIDs(func(ctx context.Context) (int64, int64, error) { return b.controller.AllocateProducerIDs(ctx) })
 	b.txns = txn.New(txnConfig(b, ids, reg))
@@ -229,12 +250,16 @@ func (b *Broker) openRegistry(settings *config.Broker) (err error) {
 		b.tree = registry.OpenMemory()
 		return nil
 	}
-	dir := settings.MetadataLogDir
-	if dir == "" {
-		dir = settings.LogDirs[0]
-	}
-	b.tree, err = registry.OpenFile(filepath.Join(dir, registryFile))
+	b.tree, err = registry.OpenFile(filepath.Join(registryDir(settings), registryFile))
 	return err
+}
+
+// registryDir is where the embedded registry lies.
+func registryDir(settings *config.Broker) string {
+	if settings.MetadataLogDir != "" {
+		return settings.MetadataLogDir
+	}
+	return settings.LogDirs[0]
 }
 
 // Addrs are the sockets that the broker listens on.
@@ -269,22 +294,30 @@ func (b *Broker) Run(ctx context.Context) error {
 	if err := b.orphans(ctx); err != nil {
 		cancel(err)
 	}
-	run(&inner, "topics", rooms, b.forgetTopics)
-	run(&inner, "elections", rooms, b.electUnclean)
-	run(&inner, "watchdog", rooms, b.watchLoading)
-	run(&outer, "server", ctx, b.server.Run)
-	b.setState(stateRunning)
-	if b.opts.Ready != nil {
-		b.opts.Ready(b.ready())
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(trimAfter):
-		debug.FreeOSMemory() // what the start has allocated
-		if err := trimBinary(); err != nil {
-			b.log.Debug("memory of the start not given back", "err", err)
+	if ctx.Err() == nil { // else there is nothing to serve
+		run(&inner, "logs", rooms, b.settle)
+		run(&inner, "topics", rooms, b.forgetTopics)
+		run(&inner, "elections", rooms, b.electUnclean)
+		run(&inner, "watchdog", rooms, b.watchLoading)
+		run(&outer, "server", ctx, b.server.Run)
+		b.setState(stateRunning)
+		if b.opts.Ready != nil {
+			b.opts.Ready(b.ready())
 		}
-		<-ctx.Done()
+	}
+	trim := time.NewTimer(trimAfter)
+	defer trim.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case err := <-b.lost:
+			cancel(err)
+		case <-trim.C:
+			debug.FreeOSMemory() // what the start has allocated
+			if err := trimBinary(); err != nil {
+				b.log.Debug("memory of the start not given back", "err", err)
+			}
+		}
 	}
 	cause := context.Cause(ctx)
 	b.setState(stateShuttingDown)

@@ -50,11 +50,27 @@ func logOptions(b *Broker, fs vfs.FS, dirs *log.Dirs, clusterID string, reg prom
 		InitialTaskDelay:    max(ms(c.LogInitialTaskDelayMs), 1),
 		ProducerExpiry:      func() time.Duration { return ms(b.config.Broker().ProducerIDExpirationMs) },
 		ProducerExpiryCheck: ms(c.ProducerIDExpirationCheckIntervalMs),
-		OnDirFailure: func(path string, _ error) {
-			if b.replicas != nil { // else the start finds the logs offline by itself
-				b.replicas.DirFailed(path)
-			}
-		},
+		OnDirFailure:        b.dirFailed,
+		Cleaner:             cleaner(b.config),
+	}
+}
+
+// cleaner gives the settings of compaction, which can be changed while the broker runs; nil without a
+// cleaner.
+func cleaner(store *config.Store) func() (log.CleanerOptions, <-chan struct{}) {
+	if !store.Broker().LogCleanerEnable {
+		return nil
+	}
+	return func() (log.CleanerOptions, <-chan struct{}) {
+		c, changed := store.Next()
+		return log.CleanerOptions{
+			Threads:        int(c.LogCleanerThreads),
+			DedupeBytes:    c.LogCleanerDedupeBufferSize,
+			LoadFactor:     c.LogCleanerIOBufferLoadFactor,
+			BufferBytes:    int(c.LogCleanerIOBufferSize),
+			BytesPerSecond: c.LogCleanerIOMaxBytesPerSecond,
+			Backoff:        ms(c.LogCleanerBackoffMs),
+		}, changed
 	}
 }
 

@@ -2,26 +2,27 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
+	"ottla/broker/adopt"
 	"ottla/broker/controller"
 	"ottla/broker/metadata"
+	"ottla/broker/replica"
 	"ottla/coordinator/group"
 	"ottla/coordinator/txn"
 	"ottla/log"
 )
 
-// metadataTopic is KRaft's own log. It lies among the partitions and is none of a topic.
-const metadataTopic = "__cluster_metadata"
-
 // orphans looks for logs that no topic of the registry has.
 //
 // A registry without any topic is a new one over data that are not: its file was lost, or the
-// directory comes from a Kafka whose metadata were elsewhere. Then the topics are made of the
-// logs, with their ids. What settings they had is not known, so they keep everything until
-// somebody sets a retention.
+// directory comes from a Kafka whose metadata were elsewhere, as those of ZooKeeper are. Then the
+// topics are made of the logs, with their ids. What settings they had is not known, so they keep
+// everything until somebody sets a retention. After takeOver the same holds for topics that the
+// metadata do not have.
 //
 // Beside topics that are known such a log is what is left of a topic that is gone. Nobody can
 // read it, and it would be in the way of a new topic of its name, so it is set aside as Kafka
@@ -30,72 +31,130 @@ func (b *Broker) orphans(ctx context.Context) error {
 	if !b.controller.Active() {
 		return nil // what there is comes from the controller, and perhaps later
 	}
-	pic := b.meta.Load()
-	found := map[string][]*log.Log{}
-	for l := range b.logs.Logs() {
-		if l.Topic() != metadataTopic && !known(pic, l) {
-			found[l.Topic()] = append(found[l.Topic()], l)
+	if b.adopted != nil {
+		if err := b.reserveProducers(ctx); err != nil {
+			return err
 		}
 	}
-	if len(found) == 0 {
+	defer func() { b.adopted = nil }()
+	pic := b.meta.Load()
+	found, stray := map[string][]*log.Log{}, []replica.Key{}
+	for l := range b.logs.Logs() {
+		switch {
+		case known(pic, l):
+		case l.Partition() >= controller.MaxPartitions:
+			b.log.Error("leaving a log alone that no topic has, for its topic would have more partitions than are allowed", "topic", l.Topic(), "partition", l.Partition())
+		case len(pic.Topics) == 0, b.adopted != nil && pic.Topics[l.Topic()] == nil:
+			found[l.Topic()] = append(found[l.Topic()], l)
+		default:
+			stray = append(stray, replica.Key{Topic: l.Topic(), Partition: l.Partition()})
+		}
+	}
+	for topic, partition := range b.logs.Rest() { // whose ids are compared when they are opened
+		if pic.Partition(topic, partition) == nil {
+			stray = append(stray, replica.Key{Topic: topic, Partition: partition})
+		}
+	}
+	if len(found) > 0 {
+		if err := b.adopt(ctx, slices.Sorted(maps.Keys(found)), found); err != nil {
+			return err
+		}
+	}
+	return b.setAside(ctx, stray)
+}
+
+// setAside keeps logs under names that end in -stray. Partitions that have their names are made anew.
+func (b *Broker) setAside(ctx context.Context, stray []replica.Key) error {
+	if len(stray) == 0 {
 		return nil
 	}
-	names := slices.Sorted(maps.Keys(found))
-	if len(pic.Topics) == 0 {
-		return b.adopt(ctx, names, found)
-	}
-	count := 0
-	for _, name := range names {
-		for _, l := range found[name] {
-			if err := b.logs.Stray(name, l.Partition()); err != nil {
-				return fmt.Errorf("set aside a log that no topic has: %w", err)
-			}
-			count++
+	var names []string
+	for _, k := range stray {
+		if err := b.logs.Stray(k.Topic, k.Partition); err != nil {
+			return fmt.Errorf("set aside a log that no topic has: %w", err)
 		}
+		names = append(names, k.Topic)
 	}
-	b.log.Warn("set aside logs that no topic of the registry has; their directories end in -stray", "partitions", count, "topics", names)
+	slices.Sort(names)
+	b.log.Warn("set aside logs that no topic of the registry has; their directories end in -stray", "partitions", len(stray), "topics", slices.Compact(names))
+	b.lookAgain(ctx, stray)
 	return nil
 }
 
+// errDirMissing: partitions that lie in a directory which does not work would be made a second time
+// elsewhere, and the next start would have both.
+var errDirMissing = errors.New("topics have to be made of the logs that are there, and a log directory does not work")
+
 // adopt makes topics of logs, and sees to it that their producers' ids are not given out again.
 func (b *Broker) adopt(ctx context.Context, names []string, found map[string][]*log.Log) error {
+	for _, d := range b.logs.Dirs() {
+		if d.Err != nil {
+			return fmt.Errorf("%w: %w", errDirMissing, d.Err)
+		}
+	}
 	self := b.config.Broker().ID
+	dirs := b.config.Broker().LogDirs
+	compacted := adopt.Compacted(b.fs, dirs)
+	var compact []string
+	old, without := 0, 0
 	topics := make([]controller.NewTopic, 0, len(names))
-	producer := int64(-1)
 	for _, name := range names {
-		t := controller.NewTopic{Name: name, Partitions: -1, Replication: -1, ID: found[name][0].TopicID()}
+		t := controller.NewTopic{Name: name, Partitions: -1, Replication: -1}
 		for _, l := range found[name] {
 			for int(l.Partition()) >= len(t.Assignment) {
 				t.Assignment = append(t.Assignment, []int32{self})
 			}
 			t.LeaderEpoch = max(t.LeaderEpoch, l.LastEpoch()+1)
-			for _, p := range l.Producers() {
-				producer = max(producer, p.ID)
+			if t.ID == (metadata.ID{}) {
+				t.ID = l.TopicID()
+			}
+			if adopt.OldFormat(b.fs, dirs, name, l.Partition()) {
+				old++
 			}
 		}
+		// Which partition has a group or a transactional id hangs on how many there are. Where some lay
+		// elsewhere, the last ones may have too.
+		number := 0
 		switch name {
 		case group.Topic:
-			t.Configs = b.groups.TopicConfig()
+			t.Configs, number = b.groups.TopicConfig(), int(b.config.Broker().OffsetsTopicNumPartitions)
 		case txn.Topic:
-			t.Configs = b.txns.TopicConfig()
+			t.Configs, number = b.txns.TopicConfig(), int(b.config.Broker().TransactionStateLogNumPartitions)
 		default: // what its settings were is not known, and retention must not guess
 			t.Configs = map[string]string{"retention.ms": "-1", "retention.bytes": "-1"}
+			if compacted[name] {
+				t.Configs["cleanup.policy"] = "compact"
+				compact = append(compact, name)
+			}
 		}
+		for empty := len(t.Assignment) > len(found[name]); empty && len(t.Assignment) < number; {
+			t.Assignment = append(t.Assignment, []int32{self})
+		}
+		without += len(t.Assignment) - len(found[name])
 		topics = append(topics, t)
 	}
-	if err := b.controller.ReserveProducerIDs(ctx, producer); err != nil {
-		return fmt.Errorf("producer ids above those of the logs: %w", err)
+	if err := b.reserveProducers(ctx); err != nil {
+		return err
 	}
-	partitions := 0
-	for _, r := range b.controller.CreateTopics(ctx, topics, false) {
-		if r.Err != nil {
-			b.log.Error("no topic made of the logs that are there", "topic", r.Name, "err", r.Err)
-			continue
+	made, partitions := 0, 0
+	for len(topics) > 0 {
+		n, count := 1, len(topics[0].Assignment) // as many at once as may be
+		for n < len(topics) && count+len(topics[n].Assignment) <= controller.MaxPartitions {
+			count += len(topics[n].Assignment)
+			n++
 		}
-		partitions += int(r.Partitions)
+		for _, r := range b.controller.CreateTopics(ctx, topics[:n], false) {
+			if r.Err != nil {
+				b.log.Error("no topic made of the logs that are there", "topic", r.Name, "err", r.Err)
+				continue
+			}
+			made++
+			partitions += int(r.Partitions)
+		}
+		topics = topics[n:]
 	}
-	b.log.Warn("the registry had no topics, so they were made of the logs that are there; the settings that they had are not known: they keep everything (retention.ms and retention.bytes are -1), all else is the default",
-		"topics", len(topics), "partitions", partitions)
+	b.log.Warn("the registry did not have the topics of these logs, so they were made of what is there; the settings that they had are not known: they keep everything (retention.ms and retention.bytes are -1), those that a cleaner has worked on are compacted on, all else is the default",
+		"topics", made, "partitions", partitions, "compacted", compact, "withOldFormats", old, "withoutLog", without)
 	return nil
 }
 

@@ -126,3 +126,59 @@ func TestLogWithoutTopic(t *testing.T) {
 		t.Errorf("%v, %v", f.Err(), r)
 	}
 }
+
+// TestAnotherTopicsLog: a log that has the name of a topic and another id is set aside, and the topic
+// works at once, both where the start opens the log and where it is left for later.
+func TestAnotherTopicsLog(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		dir := t.TempDir()
+		c, stop := running(t, dir)
+		produce(t, c, "a")
+		stop()
+		other := "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg"
+		if err := os.WriteFile(filepath.Join(dir, "kept-0", "partition.metadata"), []byte(other), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if !clean {
+			if err := os.Remove(filepath.Join(dir, ".kafka_cleanshutdown")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, stop = running(t, dir)
+		produce(t, c, "b")
+		ends, err := kadm.NewClient(c).ListEndOffsets(t.Context(), "kept")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end, ok := ends.Lookup("kept", 0); !ok || end.Err != nil || end.Offset != 1 {
+			t.Errorf("clean %v: the topic ends at %v", clean, end)
+		}
+		stop()
+		if set, _ := filepath.Glob(filepath.Join(dir, "kept-0.*-stray")); len(set) != 1 {
+			t.Errorf("clean %v: set aside %q", clean, set)
+		}
+	}
+}
+
+// TestLogDirsAfterStart: what is on disk is told from the first moment on.
+func TestLogDirsAfterStart(t *testing.T) {
+	dir := t.TempDir()
+	c, stop := running(t, dir)
+	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 200, 1, nil, "many"); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	c, stop = running(t, dir)
+	defer stop()
+	dirs, err := kadm.NewClient(c).DescribeAllLogDirs(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	dirs.Each(func(d kadm.DescribedLogDir) {
+		count += len(d.Topics["many"])
+	})
+	if count != 200 {
+		t.Errorf("%d partitions are told of", count)
+	}
+}

@@ -2,12 +2,16 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"ottla/broker/auth"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+// leastDeletion is how long a deletion is waited for whatever the client says: most take no time.
+const leastDeletion = 50 * time.Millisecond
 
 // deleteTopics has the controller delete topics, named or (from v6) by id.
 //
@@ -78,7 +82,10 @@ func (s *API) deleteTopics(ctx context.Context, p *Peer, req *kmsg.DeleteTopicsR
 			}
 		}
 	}
-	for _, r := range s.Control.DeleteTopics(ctx, names) {
+	// A topic of which something lies in a log directory that is offline is not gone before that is back.
+	limited, cancel := context.WithTimeout(ctx, max(time.Duration(req.TimeoutMillis)*time.Millisecond, leastDeletion))
+	defer cancel()
+	for _, r := range s.Control.DeleteTopics(limited, names) {
 		rt := &resp.Topics[at[r.Name]]
 		if r.Err != nil {
 			if rt.ErrorCode == 0 {

@@ -32,6 +32,7 @@ func (s *API) describeLogDirs(ctx context.Context, p *Peer, req *kmsg.DescribeLo
 			}
 		}
 	}
+	s.Replicas.OpenAll(ctx)
 	logs := map[string][]*log.Log{} // by directory
 	for l := range s.Logs.Logs() {
 		if asked == nil || asked[replica.Key{Topic: l.Topic(), Partition: l.Partition()}] {

@@ -53,6 +53,13 @@ type Broker struct {
 	NumRecoveryThreadsPerDataDir             int64
 	ProducerIDExpirationMs                   int64
 	ProducerIDExpirationCheckIntervalMs      int64
+	LogCleanerEnable                         bool
+	LogCleanerThreads                        int64
+	LogCleanerDedupeBufferSize               int64
+	LogCleanerIOBufferLoadFactor             float64
+	LogCleanerIOBufferSize                   int64
+	LogCleanerIOMaxBytesPerSecond            float64
+	LogCleanerBackoffMs                      int64
 
 	// Classic groups and committed offsets.
 	GroupInitialRebalanceDelayMs    int64
@@ -129,6 +136,11 @@ func buildBroker(settings map[string]string) (*Broker, error) {
 	set := func(name string) bool { _, ok := settings[name]; return ok }
 	if err := b.setID(set); err != nil {
 		return nil, err
+	}
+	if !set("socket.receive.buffer.bytes") {
+		// Kafka's default would fix what Linux otherwise fits to each connection. With a window of a tenth
+		// of a batch its sender stops and starts, which costs both sides a third of an append.
+		b.SocketReceiveBufferBytes = -1
 	}
 	if err := b.setLogDirs(set); err != nil {
 		return nil, err

@@ -149,7 +149,6 @@ const (
 	noTiered        = "tiered storage cannot be switched on"
 	noQuotas        = "rates of clients are not limited"
 	noMoves         = "replicas are not moved between directories"
-	noCompaction    = "it concerns compaction, which does not run"
 	oneBroker       = "a cluster is this one broker; there is nobody to replicate to or to speak with"
 	goroutines      = "goroutines are made as they are needed; there are no pools of threads to size"
 	oneAtATime      = "each connection has at most one request in work, so none wait for a thread"

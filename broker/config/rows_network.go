@@ -61,7 +61,7 @@ var networkRows = []brokerRow{
 	{Row{"socket.listen.backlog.size", Int, "50", "[1,...]", ReadOnly, 0, "",
 		"Connections that the kernel holds before they are accepted."}, func(b *Broker) any { return &b.SocketListenBacklogSize }},
 	{Row{"socket.receive.buffer.bytes", Int, "102400", "", ReadOnly, 0, "",
-		"SO_RCVBUF of client sockets; -1 leaves it to the system."}, func(b *Broker) any { return &b.SocketReceiveBufferBytes }},
+		"SO_RCVBUF of client sockets; -1, or no setting at all, leaves it to the system."}, func(b *Broker) any { return &b.SocketReceiveBufferBytes }},
 	{Row{"socket.request.max.bytes", Int, "104857600", "[1,...]", ReadOnly, 0, "",
 		"The largest request; a larger one closes its connection."}, func(b *Broker) any { return &b.SocketRequestMaxBytes }},
 	{Row{"socket.send.buffer.bytes", Int, "102400", "", ReadOnly, 0, "",

@@ -191,6 +191,26 @@ func (c *Controller) ElectLeaderless(ctx context.Context) error {
 	return err
 }
 
+// LookAgain tells this broker once more of replicas that it has to have, and takes its answers in:
+// what it cannot have goes offline, what it has again can be led. It is for failed log directories
+// and for those that are mended (KafkaController.processLogDirEventNotification). It does nothing
+// where another broker is the controller.
+func (c *Controller) LookAgain(ctx context.Context, replicas []TopicPartition) error {
+	err := c.active(ctx, func() error {
+		for _, r := range replicas {
+			k := at{r.Topic, r.Partition}
+			if p := c.state.get(k); p != nil && p.version >= 0 && slices.Contains(p.replicas, c.o.BrokerID) {
+				c.out.addLead(c.o.BrokerID, k, false)
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, ErrNotController) {
+		return nil
+	}
+	return err
+}
+
 // AlterPartition does what a leader asks for: other in-sync sets. Epoch is that of the asking
 // broker; another is ErrStaleBrokerEpoch. Results are in the order of the changes.
 func (c *Controller) AlterPartition(ctx context.Context, broker int32, epoch int64, changes []ISRChange) ([]ISRResult, error) {

@@ -152,6 +152,9 @@ func (c *cluster) apply(s *step) {
 			delete(c.names, t.id)
 			delete(c.topics, name)
 			delete(c.going, name)
+			for _, m := range c.members { // a topic of its name is a new one
+				maps.DeleteFunc(m.offline, func(k at, _ struct{}) bool { return k.topic == name })
+			}
 		}
 	}
 }

@@ -427,7 +427,7 @@ func (c *Controller) handle(a answer) {
 	for _, e := range a.lead {
 		failed[at{e.Topic, e.Partition}] = e.Err
 	}
-	var worse []at
+	var worse, better []at
 	for i := range a.asked {
 		k := at{a.asked[i].Topic, a.asked[i].Partition}
 		err := failed[k]
@@ -441,13 +441,16 @@ func (c *Controller) handle(a answer) {
 			worse = append(worse, k)
 		case err == nil && was:
 			delete(m.offline, k)
+			better = append(better, k)
 		case err != nil && !errors.Is(err, ErrReplicaStorage):
 			c.log.Warn("replica not taken", "broker", a.from, "topic", k.topic, "partition", k.n, "err", err)
 		}
 	}
 	if len(worse) > 0 {
 		c.log.Warn("replicas offline", "broker", a.from, "partitions", len(worse))
-		if err := c.write(c.tree, c.state.replicasFailed(c.rules(), worse)); err != nil {
+	}
+	if len(worse)+len(better) > 0 {
+		if err := c.write(c.tree, c.state.replicasChanged(c.rules(), append(worse, better...))); err != nil {
 			c.log.Error("offline replicas not written", "err", err)
 		}
 	}

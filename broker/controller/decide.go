@@ -199,10 +199,10 @@ func (c *cluster) brokersChanged(r rules, died, started []int32) *step {
 	return s
 }
 
-// replicasFailed decides after replicas of a broker were marked offline.
-func (c *cluster) replicasFailed(r rules, failed []at) *step {
+// replicasChanged decides after replicas of a broker were marked offline, or online again.
+func (c *cluster) replicasChanged(r rules, changed []at) *step {
 	s := &step{}
-	for _, k := range failed {
+	for _, k := range changed {
 		if p := c.get(k); p != nil {
 			s.settleInto(c, r, k, p)
 			s.out.addUpdate(k)

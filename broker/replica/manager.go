@@ -10,6 +10,8 @@
 package replica
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -38,6 +40,10 @@ type Options struct {
 	LogOptions func(topic string) *log.Options // nil: log's own defaults, with no flush by count
 	LagMax     time.Duration                   // replica.lag.time.max.ms; 0: 30 s
 	Watch      []Watcher
+	// Again has the controller say once more what it wants of partitions, by Apply: of those whose
+	// logs there was no room for, and of those that a failed directory has taken. It is called on a
+	// goroutine of the manager's own, holding nothing, until Close ends ctx. Nil: nobody asks.
+	Again      func(ctx context.Context, partitions []Key)
 	Now        func() time.Time // nil: time.Now
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: nothing is registered
@@ -48,7 +54,9 @@ type Manager struct {
 	opts    Options
 	metrics *Metrics
 
-	change sync.Mutex // held for a whole Apply, Stop or Close
+	change  sync.Mutex // held for a whole Apply, Stop or Close
+	retries retries    // guarded by change
+	late    failures
 
 	mu    sync.RWMutex
 	parts map[string][]*Partition // by topic, then number; guarded by mu. nil where not hosted
@@ -72,7 +80,7 @@ func New(o Options) *Manager {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Manager{opts: o, parts: map[string][]*Partition{}}
+	m := &Manager{opts: o, parts: map[string][]*Partition{}, retries: newRetries()}
 	m.metrics = newMetrics(o.Registerer, m)
 	return m
 }
@@ -86,8 +94,17 @@ type Key struct {
 	Partition int32
 }
 
-// find returns the partition, nil if this broker has no replica of it.
+// find returns the partition, nil if this broker has no replica of it. Its log is opened if it
+// rested until now.
 func (m *Manager) find(topic string, n int32) *Partition {
+	p := m.place(topic, n)
+	if p != nil {
+		p.settle()
+	}
+	return p
+}
+
+func (m *Manager) place(topic string, n int32) *Partition {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if of := m.parts[topic]; n >= 0 && int(n) < len(of) {
@@ -140,24 +157,44 @@ func (m *Manager) each(f func(*Partition)) {
 // Apply takes over what the controller says of partitions: this broker becomes their leader or
 // their follower. Logs that are missing are made. What came of each that failed is in the
 // answer: ErrStaleState for a state older than the known one, ErrTopicID for one of another
-// topic, or the log's error, after which the partition is offline.
+// topic, or the log's error, after which the partition is offline. One that there was no room for is
+// asked for again.
 func (m *Manager) Apply(states []State) map[Key]error {
 	m.change.Lock()
 	defer m.change.Unlock()
 	failed := map[Key]error{}
+	offline, last := 0, error(nil)
+	defer m.retryLocked()
 	for _, s := range states {
+		k := Key{s.Topic, s.Partition}
+		s.New = s.New || m.retries.waiting[k]
 		p := m.host(s.Topic, s.Partition)
 		before := p.standing.Load()
+		if m.canWait(before, s) {
+			p.wait(s)
+			m.tell(p, before, p.standing.Load())
+			continue
+		}
 		err := p.apply(s)
+		m.settledLocked(k, s.New, err)
 		if err != nil {
-			failed[Key{s.Topic, s.Partition}] = err
-			m.opts.Logger.Error("partition state not taken over", "topic", s.Topic, "partition", s.Partition,
-				"leader", s.Leader, "leader_epoch", s.LeaderEpoch, "err", err)
+			failed[k] = err
+			switch {
+			case errors.Is(err, log.ErrFull): // said where it begins
+			case errors.Is(err, log.ErrStorage): // the log has said why
+				offline, last = offline+1, err
+			default:
+				m.opts.Logger.Error("partition state not taken over", "topic", s.Topic, "partition", s.Partition,
+					"leader", s.Leader, "leader_epoch", s.LeaderEpoch, "err", err)
+			}
 			if before.log == nil && before.epoch < 0 && p.standing.Load().epoch < 0 {
 				m.drop(p) // it was never here
 			}
 		}
 		m.tell(p, before, p.standing.Load())
+	}
+	if offline > 0 {
+		m.opts.Logger.Error("partitions are offline", "partitions", offline, "err", last)
 	}
 	return failed
 }
@@ -208,17 +245,19 @@ func (m *Manager) drop(p *Partition) {
 
 // Stop ends this broker's replica of a partition; those who wait for it are told that it is
 // not led here. With del its log is deleted too. A partition that is not here is no error, but
-// with del a log of it that still lies here is deleted.
+// with del a log of it that still lies here is deleted. What lies in a log directory that is offline
+// cannot be (log.ErrStorage).
 func (m *Manager) Stop(topic string, n int32, del bool) error {
 	m.change.Lock()
 	defer m.change.Unlock()
+	m.dropRetryLocked(Key{topic, n})
 	if p := m.find(topic, n); p != nil {
 		before := p.standing.Load()
 		m.drop(p)
 		p.stop()
 		m.tell(p, before, p.standing.Load())
 	}
-	if !del || m.opts.Logs.Log(topic, n) == nil {
+	if !del {
 		return nil
 	}
 	return m.opts.Logs.Delete(topic, n)
@@ -227,6 +266,7 @@ func (m *Manager) Stop(topic string, n int32, del bool) error {
 // Close stops every partition; waiting requests are answered. The logs stay open, they are the
 // log manager's.
 func (m *Manager) Close() {
+	m.closeRetries()
 	m.change.Lock()
 	defer m.change.Unlock()
 	var all []*Partition
@@ -241,7 +281,8 @@ func (m *Manager) Close() {
 }
 
 // DirFailed takes the partitions of a log directory offline: who waits for them is told, and
-// every later request gets ErrOffline. It must not be called from within a call of the log.
+// every later request gets ErrOffline; the controller is told. It must not be called from within a
+// call of the log.
 func (m *Manager) DirFailed(path string) {
 	m.change.Lock()
 	defer m.change.Unlock()
@@ -255,5 +296,7 @@ func (m *Manager) DirFailed(path string) {
 		before := p.standing.Load()
 		p.stop()
 		m.tell(p, before, p.standing.Load())
+		m.retries.lost = append(m.retries.lost, Key{p.topic, p.number})
 	}
+	m.retryLocked()
 }

@@ -24,6 +24,8 @@ type house struct {
 	options *log.Options
 	minISR  atomic.Int64
 	heard   []string
+	fs      vfs.FS
+	stopped bool
 }
 
 func (h *house) Led(topic string, n, epoch int32) {
@@ -33,16 +35,18 @@ func (h *house) Lost(topic string, n int32) {
 	h.heard = append(h.heard, fmt.Sprintf("lost %s-%d", topic, n))
 }
 
-func newHouse(t testing.TB) *house {
+func newHouse(t testing.TB) *house { return houseOn(t, vfs.NewMemory()) }
+
+func houseOn(t testing.TB, fsys vfs.FS) *house {
 	t.Helper()
-	h := &house{t: t, meta: metadata.NewHolder(), options: &log.Options{
+	h := &house{t: t, fs: fsys, meta: metadata.NewHolder(), options: &log.Options{
 		SegmentBytes: 1 << 20, SegmentMs: 1 << 40, SegmentIndexBytes: 1 << 16, IndexIntervalBytes: 4096,
 		RetentionBytes: -1, RetentionMs: -1, FlushMessages: 1 << 60, FlushMs: 1 << 40, CleanupDelete: true,
 		MaxMessageBytes: 1 << 20, Compression: "producer", TimestampBeforeMaxMs: 1 << 60, TimestampAfterMaxMs: 1 << 60,
 	}}
 	h.minISR.Store(1)
 	logs, err := log.OpenManager(log.ManagerOptions{
-		FS: vfs.NewMemory(), Dirs: []string{"/data"}, BrokerID: 1, ClusterID: "test",
+		FS: fsys, Dirs: []string{"/data"}, BrokerID: 1, ClusterID: "test",
 		TopicOptions: func(string) *log.Options { return h.options },
 	})
 	if err != nil {
@@ -55,13 +59,19 @@ func newHouse(t testing.TB) *house {
 		LogOptions: func(string) *log.Options { return h.options },
 		LagMax:     10 * time.Second,
 	})
-	t.Cleanup(func() {
-		h.Manager.Close()
-		if err := logs.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(h.stop)
 	return h
+}
+
+func (h *house) stop() {
+	if h.stopped {
+		return
+	}
+	h.stopped = true
+	h.Manager.Close()
+	if err := h.logs.Close(); err != nil {
+		h.t.Error(err)
+	}
 }
 
 // lead makes broker 1 the leader of partitions of topic t that have replicas.

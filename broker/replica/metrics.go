@@ -218,6 +218,10 @@ func (x *Metrics) collectPartitions(out chan<- prometheus.Metric) {
 	x.m.each(func(p *Partition) {
 		sums[partitionCount]++
 		s := p.standing.Load()
+		if s.late != nil {
+			sums[leaderCount]++
+			return
+		}
 		if s.log == nil {
 			sums[offlineCount]++
 			return

@@ -29,7 +29,8 @@ type Partition struct {
 
 // standing is what requests have to know of a replica.
 type standing struct {
-	log      *log.Log // nil: offline or stopped
+	log      *log.Log // nil: offline or stopped, or not opened yet
+	late     *State   // what has to be taken over before anything else; see late.go
 	id       [16]byte
 	leads    bool
 	leader   int32
@@ -40,9 +41,12 @@ type standing struct {
 
 func newPartition(m *Manager, topic string, n int32) *Partition {
 	p := &Partition{m: m, topic: topic, number: n, stats: m.metrics.topic(topic), rules: newMachine(m.opts.BrokerID, m.opts.LagMax.Milliseconds())}
-	p.standing.Store(&standing{leader: -1, epoch: -1, start: -1})
+	p.standing.Store(&unknown)
 	return p
 }
+
+// unknown is the standing before the first state.
+var unknown = standing{leader: -1, epoch: -1, start: -1}
 
 // Topic is the name of the partition's topic.
 func (p *Partition) Topic() string { return p.topic }
@@ -89,7 +93,11 @@ func (p *Partition) minISR() int { return p.m.opts.MinISR(p.topic) }
 func (p *Partition) apply(s State) error {
 	p.lead.Lock()
 	defer p.lead.Unlock()
-	old := p.standing.Load()
+	return p.applyLocked(p.standing.Load(), s)
+}
+
+// applyLocked takes over a state where the standing was old. The caller holds lead.
+func (p *Partition) applyLocked(old *standing, s State) error {
 	switch {
 	case s.LeaderEpoch < old.epoch, s.LeaderEpoch == old.epoch && s.PartitionEpoch < p.rules.version:
 		return fmt.Errorf("leader epoch %d, partition epoch %d: %w", s.LeaderEpoch, s.PartitionEpoch, ErrStaleState)
@@ -101,7 +109,7 @@ func (p *Partition) apply(s State) error {
 		next.id = old.id
 	}
 	if next.log == nil {
-		l, err := p.m.opts.Logs.Create(p.topic, p.number, s.ID)
+		l, err := p.m.opts.Logs.Host(p.topic, p.number, s.ID, s.New)
 		if err != nil {
 			if !errors.Is(err, log.ErrTopicID) {
 				next.leads = false

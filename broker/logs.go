@@ -1,0 +1,44 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ottla/broker/registry"
+	"ottla/broker/replica"
+	"ottla/compat"
+	"ottla/coordinator/group"
+	"ottla/coordinator/txn"
+	"ottla/log"
+)
+
+// loadLogs opens the logs that the start cannot do without: those of the coordinators, all after a
+// stop that was not clean, and all where topics have to be made of them.
+func (b *Broker) loadLogs() error {
+	topics, _, err := b.tree.Children(compat.PathTopics, nil)
+	if err != nil && !errors.Is(err, registry.ErrNoNode) {
+		return fmt.Errorf("look for topics: %w", err)
+	}
+	if len(topics) == 0 || b.adopted != nil {
+		return b.logs.Load()
+	}
+	return b.logs.Load(group.Topic, txn.Topic)
+}
+
+// settle opens the logs that the start left for later, and tells the controller which it cannot
+// count on. A log of another topic's id than that which has its name is set aside.
+func (b *Broker) settle(ctx context.Context) error {
+	var stray, failed []replica.Key
+	for k, err := range b.replicas.Settle(ctx) {
+		if errors.Is(err, log.ErrTopicID) && b.controller.Active() {
+			stray = append(stray, k)
+		} else {
+			failed = append(failed, k)
+		}
+	}
+	if len(failed) > 0 {
+		b.lookAgain(ctx, failed)
+	}
+	return b.setAside(ctx, stray)
+}
