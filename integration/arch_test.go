@@ -27,6 +27,8 @@ var mayImport = map[string][]string{
 	"protocol": {"protocol/record"},
 	"compat":   {"protocol"},
 	"log":      {"protocol/record", "log/vfs"},
+	// reads records of internal topics for tools and for adoption; its tests read segments
+	"protocol/schema": {"protocol/record"},
 
 	"coordinator":         {"protocol", "protocol/record"},
 	"coordinator/group":   {"protocol", "protocol/record", "coordinator"},
@@ -34,11 +36,13 @@ var mayImport = map[string][]string{
 	"coordinator/share":   {"protocol", "protocol/record", "coordinator"},
 	"coordinator/streams": {"protocol", "protocol/record", "coordinator"},
 
-	"broker/server":     {"protocol"},
-	"broker/auth":       {"protocol"},
-	"broker/quota":      {"protocol"},
-	"broker/peer":       {"protocol", "broker/auth"},
-	"broker/registry":   {"compat"},
+	"broker/server":   {"protocol"},
+	"broker/auth":     {"protocol"},
+	"broker/quota":    {"protocol"},
+	"broker/peer":     {"protocol", "broker/auth"},
+	"broker/registry": {"compat"},
+	// reads metadata that another Kafka has left, from files, and makes nodes of them
+	"broker/adopt":      {"compat", "log/vfs", "protocol/record", "protocol/schema"},
 	"broker/replica":    {"log", "protocol", "protocol/record", "broker/metadata", "broker/peer"},
 	"broker/controller": {"compat", "broker/metadata", "broker/registry", "broker/peer"},
 	// config sets the Options of these rooms, so it is above them
@@ -57,9 +61,9 @@ var mayImport = map[string][]string{
 
 // below are the rooms that the upper ones may import, in one list.
 var below = []string{
-	"protocol/record", "protocol", "log/vfs", "log", "compat", "compat/cli",
+	"protocol/record", "protocol/schema", "protocol", "log/vfs", "log", "compat", "compat/cli",
 	"coordinator", "coordinator/group", "coordinator/txn", "coordinator/share", "coordinator/streams",
-	"broker", "broker/api", "broker/auth", "broker/config", "broker/console", "broker/controller", "broker/follow", "broker/metadata",
+	"broker", "broker/adopt", "broker/api", "broker/auth", "broker/config", "broker/console", "broker/controller", "broker/follow", "broker/metadata",
 	"broker/metrics", "broker/peer", "broker/quota", "broker/registry", "broker/replica", "broker/server",
 }
 

@@ -3,10 +3,14 @@ package integration
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+
+	"ottla/protocol/record"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -14,7 +18,7 @@ import (
 
 var storePitfalls = []pitfall{
 	{"store-1", killAndDamage}, {"store-2", dedupAcrossRestarts}, {"store-3", retentionByTimestamps},
-	{"store-5", topicRecreated}, {"store-7", minimumInSync},
+	{"store-4", tombstonesStay}, {"store-5", topicRecreated}, {"store-6", fetchFromAHole}, {"store-7", minimumInSync},
 }
 
 func killAndDamage(p *pit) {
@@ -198,4 +202,86 @@ func minimumInSync(p *pit) {
 	equal(p, "offset", got.BaseOffset, 0)
 	equal(p, "high watermark", w.end(topic), 1)
 	equal(p, "high watermark told by Fetch", w.fetch(topic, 0, 0).HighWatermark, 1)
+}
+
+// drained reads what a topic has from an offset on, fetch by fetch, as a consumer with the isolation level.
+func (w *wire) drained(topic string, offset int64, isolation int8) (all []*kgo.Record) {
+	w.Helper()
+	end := w.list(topic, -1, isolation, 7).offset
+	for offset < end {
+		raw := w.fetch(topic, offset, isolation).RecordBatches
+		batchesIn(w, raw) // their checksums
+		before := offset
+		for b := range record.All(raw) {
+			for r, err := range record.Records(b, 0) {
+				if err != nil {
+					w.Fatal(err)
+				}
+				if r.Offset >= offset {
+					all = append(all, &kgo.Record{Offset: r.Offset, Key: r.Key, Value: r.Value})
+				}
+			}
+			offset = b.NextOffset()
+		}
+		if offset == before {
+			break
+		}
+	}
+	return all
+}
+
+// shapeOf says what records are there.
+func shapeOf(all []*kgo.Record) string {
+	var s []string
+	for _, r := range all {
+		s = append(s, fmt.Sprintf("%d %s=%s", r.Offset, r.Key, r.Value))
+	}
+	return strings.Join(s, ", ")
+}
+
+const cleanedAtOnce = "log.cleaner.backoff.ms=1"
+
+// closeSegment appends a filler that begins a segment.
+func closeSegment(w *wire, topic string) {
+	w.stored(topic, newBatch(nil, sample{key: []byte("filler"), value: make([]byte, 600<<10)}))
+}
+
+func tombstonesStay(p *pit) {
+	w := p.dial(cleanedAtOnce)
+	topic, _ := p.topic(w, 1, "cleanup.policy", "compact", "delete.retention.ms", "1500", "min.cleanable.dirty.ratio", "0.01", "segment.bytes", "1048576")
+	key := func(k string, v []byte) []byte { return newBatch(nil, sample{key: []byte(k), value: v}) }
+	w.stored(topic, key("k", []byte("v")), key("k", nil), key("a", []byte("1")), key("b", []byte("2")))
+	equal(p, "error of a record without key", w.produce(topic, newBatch(nil, values("x")...)).ErrorCode, 87)
+	has := func(offset int64) bool {
+		all := w.drained(topic, 0, 0)
+		return len(all) > 0 && all[0].Offset == offset
+	}
+	closeSegment(w, topic)
+	closeSegment(w, topic)
+	eventually(p, "the old value is removed", patience, func() bool { return !has(0) })
+	first := time.Now()
+	equal(p, "the tombstone is there", has(1), true)
+	eventually(p, "the tombstone is removed", patience, func() bool { closeSegment(w, topic); return !has(1) })
+	if d := time.Since(first); d < 1300*time.Millisecond {
+		p.Errorf("the tombstone is gone after %v", d)
+	}
+	equal(p, "first survivors", shapeOf(w.drained(topic, 0, 0)[:2]), "2 a=1, 3 b=2")
+	equal(p, "log start", w.start(topic), 0)
+}
+
+func fetchFromAHole(p *pit) {
+	w := p.dial(cleanedAtOnce)
+	topic, _ := p.topic(w, 1, "cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01", "segment.bytes", "1048576")
+	for i := range 4 {
+		for _, k := range []string{"a", "b"} {
+			w.stored(topic, newBatch(nil, sample{key: []byte(k), value: fmt.Append(nil, k, i)}))
+		}
+	}
+	closeSegment(w, topic)
+	closeSegment(w, topic)
+	eventually(p, "offsets 0 to 5 are removed", patience, func() bool { return w.drained(topic, 0, 0)[0].Offset == 6 })
+	for from := range int64(7) {
+		equal(p, fmt.Sprintf("first records from %d", from), shapeOf(w.drained(topic, from, 0)[:2]), "6 a=a3, 7 b=b3")
+	}
+	equal(p, "log start", w.start(topic), 0)
 }

@@ -17,7 +17,7 @@ import (
 // pitfallIDs are the cases of the catalogue of known pitfalls that this package has to cover:
 // mistakes that other brokers made, by area and number, with the right result at each test.
 const pitfallIDs = `enc-1..8 prod-1..9 fetch-1..6 offs-1..6 meta-1..3 group-1..11 group-13..14 admin-1..7 net-1..4
-	store-1..3 store-5 store-7 dev-1..4`
+	store-1..7 dev-1..4`
 
 // pitfall is one case.
 type pitfall struct {

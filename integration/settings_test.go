@@ -56,6 +56,12 @@ var effects = []struct {
 	{"log.flush.scheduler.interval.ms", seeFlushScheduler},
 	{"log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms replica.high.watermark.checkpoint.interval.ms", seeCheckpoints},
 	{"producer.id.expiration.ms producer.id.expiration.check.interval.ms", seeProducerExpiry},
+	{"log.cleaner.enable", seeCleanerEnable},
+	{"log.cleaner.backoff.ms", func(t *testing.T) { seeCleaner(t, "log.cleaner.backoff.ms", "3600000", "1") }},
+	{"log.cleaner.threads", func(t *testing.T) { seeCleaner(t, "log.cleaner.threads", "0", "1") }},
+	{"log.cleaner.dedupe.buffer.size", func(t *testing.T) { seeCleaner(t, "log.cleaner.dedupe.buffer.size", "24", "1000000") }},
+	{"log.cleaner.io.buffer.load.factor", func(t *testing.T) { seeCleaner(t, "log.cleaner.io.buffer.load.factor", "0.0000001", "0.9") }},
+	{"log.cleaner.io.max.bytes.per.second", func(t *testing.T) { seeCleaner(t, "log.cleaner.io.max.bytes.per.second", "0.01", "1000000") }},
 
 	{"group.initial.rebalance.delay.ms", seeInitialRebalanceDelay},
 	{"group.min.session.timeout.ms group.max.session.timeout.ms", seeSessionTimeouts},
@@ -80,6 +86,7 @@ var effects = []struct {
 // elsewhere are settings whose effect a test of another package sees, from the name on.
 var elsewhere = map[string]string{
 	"num.recovery.threads.per.data.dir":          "broker.TestRecoveryThreads: it needs files that hang",
+	"log.cleaner.io.buffer.size":                 "log.TestCleanReadsBySize: it needs reads that are counted",
 	"offsets.commit.timeout.ms":                  "broker.TestOffsetsCommitTimeout: it needs a disk that hangs",
 	"add.partitions.to.txn.retry.backoff.max.ms": "broker.TestTransactionPatience: it needs markers that hang",
 }
