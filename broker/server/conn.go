@@ -68,7 +68,7 @@ func newConn(s *Server, listener string, counters *listenerMetrics, nc net.Conn)
 	c := &conn{srv: s, nc: nc, id: s.ids.Add(1), counters: counters, started: time.Now()}
 	c.session = s.opts.Open(protocol.Conn{ID: c.id, Listener: listener, Local: nc.LocalAddr(), Remote: nc.RemoteAddr()})
 	c.in = input{
-		nc: nc, max: s.opts.MaxRequestBytes, maxOther: s.opts.MaxOtherBytes, budget: s.budget,
+		nc: nc, max: s.opts.MaxRequestBytes, maxOther: s.opts.MaxOtherBytes, budget: s.budget, buffers: &s.buffers,
 		deadline: c.expired,
 		progress: func(n int) {
 			counters.in.Add(uint64(n))

@@ -2,47 +2,8 @@ package server
 
 import (
 	"context"
-	"math/bits"
 	"sync"
 )
-
-// Buffers come in sizes of 9/8 times a power of two: a batch of 16 KiB or 1 MiB, as clients
-// make them by default, fits into the class of its size together with the rest of its request.
-// What is larger than the largest class is left to the garbage collector.
-const (
-	minClass = 9  // 576 bytes
-	maxClass = 22 // 4.5 MiB
-)
-
-var pools [maxClass + 1]sync.Pool // of *buffer
-
-type buffer struct {
-	b     []byte
-	class int
-}
-
-func classSize(class int) int { return 1<<class + 1<<(class-3) }
-
-// getBuffer returns a buffer of at least n bytes.
-func getBuffer(n int) *buffer {
-	class := max(bits.Len(uint(max(n-1, 0)))-1, minClass)
-	if classSize(class) < n {
-		class++
-	}
-	if class > maxClass {
-		return &buffer{b: make([]byte, n), class: -1}
-	}
-	if b, ok := pools[class].Get().(*buffer); ok {
-		return b
-	}
-	return &buffer{b: make([]byte, classSize(class)), class: class}
-}
-
-func putBuffer(b *buffer) {
-	if b.class >= 0 {
-		pools[b.class].Put(b)
-	}
-}
 
 // frame is a request in a buffer of its own.
 type frame struct {

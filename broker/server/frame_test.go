@@ -40,7 +40,7 @@ func FuzzFrame(f *testing.F) {
 			return
 		}
 		frames := func(nc net.Conn) (all []string, end string) {
-			in := input{nc: nc, max: 1 << 16, maxOther: 1 << 12, budget: newBudget(1 << 15), deadline: func() error { return io.EOF }, progress: func(int) {}}
+			in := input{nc: nc, max: 1 << 16, maxOther: 1 << 12, budget: newBudget(1 << 15), buffers: &buffers{}, deadline: func() error { return io.EOF }, progress: func(int) {}}
 			in.init()
 			for {
 				fr, err := in.next(context.Background())

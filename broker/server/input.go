@@ -27,7 +27,7 @@ const (
 	growFrame  = 4
 	// maxTrust bounds the size for which a peer is believed: what it has really sent in one
 	// frame before is set aside for its next one at once.
-	maxTrust = 1<<20 + 64<<10
+	maxTrust = 8<<20 + 64<<10
 )
 
 // ErrFrame is wrapped by the errors about lengths that no frame may have.
@@ -42,6 +42,7 @@ type input struct {
 	max       int
 	maxOther  int
 	budget    *budget
+	buffers   *buffers
 	deadline  func() error // what a read that ran into its deadline means: nil to go on
 	progress  func(n int)  // told of every read
 	readReady func(fd uintptr) bool
@@ -170,10 +171,10 @@ func (in *input) begin(ctx context.Context, length, some []byte) error {
 		return err
 	}
 	some = some[:min(size, len(some))]
-	buf := getBuffer(min(size, max(firstFrame, growFrame*len(some), in.trust)))
+	buf := in.buffers.get(min(size, max(firstFrame, growFrame*len(some), in.trust)))
 	f := &frame{buf: buf, size: size, charged: int64(len(buf.b))}
 	if err := in.budget.take(ctx, f.charged, nil); err != nil {
-		putBuffer(buf)
+		in.buffers.put(buf)
 		return err
 	}
 	in.cur, in.have, in.checked = f, copy(buf.b, some), false
@@ -184,14 +185,14 @@ func (in *input) begin(ctx context.Context, length, some []byte) error {
 func (in *input) fill(ctx context.Context) error {
 	f := in.cur
 	if in.have == len(f.buf.b) {
-		larger := getBuffer(min(f.size, max(growFrame*in.have, in.trust)))
+		larger := in.buffers.get(min(f.size, max(growFrame*in.have, in.trust)))
 		n := int64(len(larger.b)) - f.charged
 		if err := in.budget.take(ctx, n, &in.over); err != nil {
-			putBuffer(larger)
+			in.buffers.put(larger)
 			return err
 		}
 		copy(larger.b, f.buf.b[:in.have])
-		putBuffer(f.buf)
+		in.buffers.put(f.buf)
 		f.buf = larger
 		f.charged += n
 	}
@@ -262,14 +263,11 @@ func (in *input) readMore(dst []byte) error {
 func (in *input) read(fd uintptr) bool {
 	dst := in.dst
 	if dst == nil {
-		in.scratch = getBuffer(scratchSize)
+		in.scratch = in.buffers.get(scratchSize)
 		in.off, in.end = 0, copy(in.scratch.b, in.head[:in.headLen])
 		dst = in.scratch.b[in.end:]
 	}
-	n, err := unix.Read(int(fd), dst)
-	for err == unix.EINTR {
-		n, err = unix.Read(int(fd), dst)
-	}
+	n, err := readSocket(fd, dst)
 	switch {
 	case n > 0:
 		in.n = n
@@ -290,7 +288,7 @@ func (in *input) read(fd uintptr) bool {
 }
 
 func (in *input) dropScratch() {
-	putBuffer(in.scratch)
+	in.buffers.put(in.scratch)
 	in.scratch = nil
 }
 
@@ -309,6 +307,6 @@ func (in *input) close() {
 // release gives a frame's buffer back.
 func (in *input) release(f *frame) {
 	in.budget.put(f.charged, false)
-	putBuffer(f.buf)
+	in.buffers.put(f.buf)
 	f.buf = nil
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"ottla/protocol"
 
@@ -23,6 +25,9 @@ const (
 	readChunk = 128 << 10
 	// sendChunk is after how much of a range the write deadline is looked at again.
 	sendChunk = 4 << 20
+	// sendAhead is how much of a range is looked for in memory at a time, and sent without
+	// telling the scheduler if it is there (see socket.go).
+	sendAhead = 512 << 10
 	// gatherBytes and gatherParts bound what is gathered before it is written.
 	gatherBytes = 256 << 10
 	gatherParts = 512
@@ -38,20 +43,23 @@ type output struct {
 	raw     syscall.RawConn
 	vec     net.Buffers        // to be written
 	gone    net.Buffers        // what Buffers.WriteTo eats
+	iov     []unix.Iovec       // vec, for a plain socket
 	size    int                // of vec
 	buffers []*buffer          // hold parts of vec
 	answers []*protocol.Answer // of which parts are in vec, or were sent
-	corked  bool
-	err     error // the first; nothing is written after it
+	err     error              // the first; nothing is written after it
 
 	// For the calls under the connection's descriptor.
-	sendFn func(fd uintptr) bool
-	corkFn func(fd uintptr)
-	in     int   // file
-	at     int64 // where in it
-	left   int   // bytes
-	cork   int
-	sysErr error
+	writeFn func(fd uintptr) bool
+	sendFn  func(fd uintptr) bool
+	more    bool  // a file follows what is written
+	in      int   // file
+	at      int64 // where in it
+	left    int   // bytes
+	ahead   int64 // up to where it was looked whether the file is in memory
+	cached  bool  // it is
+	sent    int   // parts of iov that have left
+	sysErr  error
 }
 
 var outputs sync.Pool // of *output
@@ -60,7 +68,7 @@ func newOutput(c *conn) *output {
 	o, ok := outputs.Get().(*output)
 	if !ok {
 		o = &output{}
-		o.sendFn, o.corkFn = o.sendOnce, o.setCork
+		o.writeFn, o.sendFn = o.writeOnce, o.sendOnce
 	}
 	o.c, o.raw = c, c.in.raw
 	return o
@@ -98,11 +106,13 @@ func (o *output) file(r protocol.Range) error {
 	if !ok || o.raw == nil || n < sendfileFrom {
 		return o.readRange(r, n)
 	}
-	o.setCorked(true)
-	if err := o.write(); err != nil {
+	o.more = true
+	err := o.write()
+	o.more = false
+	if err != nil {
 		return err
 	}
-	o.in, o.at = int(fd), at
+	o.in, o.at, o.ahead = int(fd), at, at
 	for n > 0 {
 		o.left = int(min(n, sendChunk))
 		n -= int64(o.left)
@@ -130,12 +140,23 @@ func (o *output) send() error {
 // explicit: the file's own position is shared with other readers.
 func (o *output) sendOnce(fd uintptr) bool {
 	for o.left > 0 {
-		n, err := unix.Sendfile(int(fd), o.in, &o.at, o.left)
+		if o.at >= o.ahead {
+			most := min(o.left, sendAhead)
+			o.ahead, o.cached = o.at+int64(most), cached(o.in, o.at, most)
+		}
+		var n int
+		var err error
+		if most := int(o.ahead - o.at); o.cached {
+			n, err = sendCached(fd, o.in, &o.at, most)
+		} else {
+			n, err = unix.Sendfile(int(fd), o.in, &o.at, most)
+		}
 		switch {
 		case n > 0:
 			o.left -= n
 		case err == unix.EINTR:
 		case err == unix.EAGAIN:
+			o.ahead = o.at // by the time that the peer has read on it may be out of memory
 			return false
 		case err != nil:
 			o.sysErr = fmt.Errorf("sendfile: %w", err)
@@ -151,7 +172,7 @@ func (o *output) sendOnce(fd uintptr) bool {
 // readRange gathers a range by reading it, a chunk at a time.
 func (o *output) readRange(r protocol.Range, n int64) error {
 	for off := int64(0); off < n && o.err == nil; {
-		b := getBuffer(int(min(n-off, readChunk)))
+		b := o.c.srv.buffers.get(int(min(n-off, readChunk)))
 		o.buffers = append(o.buffers, b)
 		part := b.b[:min(n-off, int64(len(b.b)))]
 		got, err := r.ReadAt(part, off)
@@ -167,59 +188,83 @@ func (o *output) readRange(r protocol.Range, n int64) error {
 	return o.err
 }
 
-// setCorked has the kernel hold back packets that are not full, so that fields and records
-// leave together although they are sent by several calls.
-func (o *output) setCorked(on bool) {
-	if o.corked == on {
-		return
-	}
-	o.corked = on
-	o.cork = 0
-	if on {
-		o.cork = 1
-	}
-	o.raw.Control(o.corkFn)
-}
-
-func (o *output) setCork(fd uintptr) {
-	unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK, o.cork)
-}
-
 // write writes what is gathered.
 func (o *output) write() error {
 	if o.size == 0 {
 		return nil
 	}
 	o.c.extendWrite()
-	var n int64
 	var err error
-	if len(o.vec) == 1 {
-		var m int
-		m, err = o.c.nc.Write(o.vec[0])
-		n = int64(m)
+	if o.raw != nil {
+		err = o.writeSocket()
 	} else {
+		var n int64
 		o.gone = o.vec
 		n, err = o.gone.WriteTo(o.c.nc)
 		o.gone = nil
+		o.c.wrote(int(n))
 	}
-	o.c.wrote(int(n))
 	clear(o.vec)
 	o.vec, o.size = o.vec[:0], 0
 	for i, b := range o.buffers {
-		putBuffer(b)
+		o.c.srv.buffers.put(b)
 		o.buffers[i] = nil
 	}
 	o.buffers = o.buffers[:0]
 	return err
 }
 
+// writeSocket writes what is gathered to a plain socket.
+func (o *output) writeSocket() error {
+	for _, b := range o.vec {
+		if len(b) > 0 {
+			v := unix.Iovec{Base: &b[0]}
+			v.SetLen(len(b))
+			o.iov = append(o.iov, v)
+		}
+	}
+	o.left, o.sent, o.sysErr = o.size, 0, nil
+	err := o.raw.Write(o.writeFn)
+	if err == nil {
+		err = o.sysErr
+	}
+	o.c.wrote(o.size - o.left)
+	clear(o.iov)
+	o.iov = o.iov[:0]
+	return err
+}
+
+// writeOnce writes what the socket takes; false means that it takes no more now.
+func (o *output) writeOnce(fd uintptr) bool {
+	for o.left > 0 {
+		n, err := sendSocket(fd, o.iov[o.sent:], o.more)
+		if err != nil {
+			if err == unix.EAGAIN {
+				return false
+			}
+			o.sysErr = os.NewSyscallError("sendmsg", err)
+			return true
+		}
+		o.left -= n
+		for o.left > 0 && n > 0 { // a part of it
+			v := &o.iov[o.sent]
+			size := int(v.Len)
+			if n < size {
+				v.Base = (*byte)(unsafe.Add(unsafe.Pointer(v.Base), n))
+				v.SetLen(size - n)
+				break
+			}
+			n -= size
+			o.sent++
+		}
+	}
+	return true
+}
+
 // flush writes everything that was added and releases the answers.
 func (o *output) flush() error {
 	if o.err == nil {
 		o.err = o.write()
-	}
-	if o.corked && o.err == nil {
-		o.setCorked(false)
 	}
 	for i, a := range o.answers {
 		drop(a)
@@ -236,12 +281,12 @@ func (o *output) flush() error {
 func (o *output) close() error {
 	err := o.flush()
 	for i, b := range o.buffers { // left by a failure
-		putBuffer(b)
+		o.c.srv.buffers.put(b)
 		o.buffers[i] = nil
 	}
 	clear(o.vec)
 	o.vec, o.buffers, o.size = o.vec[:0], o.buffers[:0], 0
-	o.c, o.raw, o.err, o.sysErr, o.corked = nil, nil, nil, nil, false
+	o.c, o.raw, o.err, o.sysErr = nil, nil, nil, nil
 	outputs.Put(o)
 	return err
 }

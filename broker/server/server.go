@@ -87,6 +87,7 @@ type Server struct {
 	sockets []socket
 	quotas  *quotas
 	budget  *budget
+	buffers buffers
 	metrics *metrics
 	ids     atomic.Uint64
 	stopped atomic.Bool // set before the connections are told to stop
@@ -174,35 +175,41 @@ func (s *Server) Run(ctx context.Context) error {
 			s.accept(ctx, k)
 		}()
 	}
-	if s.opts.IdleTimeout > 0 {
-		s.wg.Add(1)
-		go func() {
-			defer s.wg.Done()
-			s.sweep(ctx)
-		}()
-	}
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		s.sweep(ctx)
+	}()
 	<-ctx.Done()
 	s.stop()
 	s.wg.Wait()
 	return nil
 }
 
-// sweep looks for connections that wait for a peer that has left; their readers, which would
-// find out, are busy waiting.
+// sweep gives up buffers that nobody needs, and looks for connections that wait for a peer that
+// has left; their readers, which would find out, are busy waiting.
 func (s *Server) sweep(ctx context.Context) {
-	t := time.NewTicker(max(s.opts.IdleTimeout/sweepsPerIdle, time.Millisecond))
-	defer t.Stop()
+	shelf := time.NewTicker(shelfSweep)
+	defer shelf.Stop()
+	var idle <-chan time.Time
+	if s.opts.IdleTimeout > 0 {
+		t := time.NewTicker(max(s.opts.IdleTimeout/sweepsPerIdle, time.Millisecond))
+		defer t.Stop()
+		idle = t.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-shelf.C:
+			s.buffers.sweep()
+		case <-idle:
+			s.mu.Lock()
+			for c := range s.conns {
+				c.abandoned()
+			}
+			s.mu.Unlock()
 		}
-		s.mu.Lock()
-		for c := range s.conns {
-			c.abandoned()
-		}
-		s.mu.Unlock()
 	}
 }
 

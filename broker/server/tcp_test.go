@@ -520,3 +520,36 @@ func TestIdleConnectionsCostLittle(t *testing.T) {
 		t.Errorf("%d bytes a connection", each)
 	}
 }
+
+// TestPartsOverTime: an answer of many parts, of which the socket takes some at a time, arrives
+// as it is.
+func TestPartsOverTime(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	var want []byte
+	var parts []protocol.Part
+	for range gatherParts + gatherParts/2 {
+		b := make([]byte, r.IntN(4<<10))
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		want = append(want, b...)
+		parts = append(parts, protocol.Part{Bytes: b})
+	}
+	o := options(func(context.Context, []byte) (protocol.Reply, error) {
+		return protocol.Reply{Answer: &protocol.Answer{Parts: parts}}, nil
+	})
+	o.SendBuffer = 40 << 10
+	nc := dial(t, start(t, o))
+	nc.Write(frameOf("x"))
+	got := make([]byte, len(want))
+	for at := 0; at < len(got); {
+		n, err := nc.Read(got[at:min(len(got), at+1+r.IntN(64<<10))])
+		if err != nil {
+			t.Fatal(err)
+		}
+		at += n
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("the bytes differ")
+	}
+}
