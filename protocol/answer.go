@@ -20,9 +20,24 @@ type Conn struct {
 // effects when it returns. What is then left is waiting (for replicas, for an fsync): that is
 // Wait, which the connection's writer calls when the answer's turn comes, so that later
 // requests can have their effects meanwhile and answers still leave in order.
+//
+// Later is for what others bring about, as the records are that a Fetch waits for: no goroutine
+// waits, and whoever ends the waiting hands the answer over. Until then the connection's next
+// request is not handled. After is run by the reader once the answer is on its way: what the
+// request has set off for others.
 type Reply struct {
 	Answer *Answer
 	Wait   func(context.Context) (*Answer, error)
+	Later  Later
+	After  func()
+}
+
+// Later is an answer that somebody else completes.
+type Later interface {
+	// Start begins the waiting. done is called once, by anybody, maybe before Start returns.
+	Start(done func(*Answer, error))
+	// Stop ends the waiting: done is called soon, or was.
+	Stop()
 }
 
 // Answer is one whole response frame, its length prefix included, in the order of its parts.

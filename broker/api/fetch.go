@@ -29,7 +29,7 @@ import (
 //
 // Other than in Kafka the first batch of every partition is whole in versions 0 to 2 too,
 // however small the limit: those clients could not go on otherwise.
-func (s *API) fetch(ctx context.Context, p *Peer, h protocol.Header, req *kmsg.FetchRequest) (*protocol.Answer, error) {
+func (s *API) fetch(ctx context.Context, p *Peer, h protocol.Header, req *kmsg.FetchRequest) (*protocol.Answer, *fetchCall, error) {
 	follower, brokerEpoch := req.ReplicaID, int64(-1)
 	if req.Version >= 15 {
 		follower, brokerEpoch = req.ReplicaState.ID, req.ReplicaState.Epoch
@@ -40,21 +40,18 @@ func (s *API) fetch(ctx context.Context, p *Peer, h protocol.Header, req *kmsg.F
 	if f.code != 0 {
 		resp.ErrorCode = f.code
 		s.Metrics.fetched(resp)
-		return protocol.EncodeFetch(h, resp, nil), nil
+		return protocol.EncodeFetch(h, resp, nil), nil, nil
 	}
 
-	x := fetchCall{s: s, p: p, req: req, resp: resp, f: &f, follower: follower, pic: s.Meta.Load()}
-	reads := borrowReads(len(f.parts))
-	defer returnReads(reads)
-	reads = x.sort(reads)
-	defer replica.Release(reads) // of what the answer does not carry
-	if len(reads) > 0 {
+	x := &fetchCall{s: s, p: p, h: h, req: req, resp: resp, f: &f, follower: follower, pic: s.Meta.Load()}
+	x.reads = x.sort(borrowReads(len(f.parts)))
+	if len(x.reads) > 0 {
 		most := s.Config.Broker().FetchMaxBytes
 		if req.Version >= 3 {
 			most = min(most, int64(req.MaxBytes))
 		}
 		most = min(most, math.MaxInt32)
-		if err := s.Replicas.Fetch(ctx, replica.Fetch{
+		if x.waits = s.Replicas.Begin(replica.Fetch{
 			Replica:     follower,
 			BrokerEpoch: brokerEpoch,
 			MaxWait:     time.Duration(req.MaxWaitMillis) * time.Millisecond,
@@ -63,18 +60,26 @@ func (s *API) fetch(ctx context.Context, p *Peer, h protocol.Header, req *kmsg.F
 			Isolation:   isolation(follower, req.IsolationLevel),
 			OnlyLeader:  follower >= 0 || req.Version < 11,
 			EachFirst:   req.Version < 3,
-		}, reads); err != nil {
-			return nil, err
+		}, x.reads); x.waits != nil {
+			return nil, x, nil
 		}
 	}
-	if err := x.answer(ctx, reads); err != nil {
+	a, err := x.finish(ctx)
+	return a, nil, err
+}
+
+// finish makes the answer of what was read.
+func (x *fetchCall) finish(ctx context.Context) (*protocol.Answer, error) {
+	defer returnReads(x.reads)
+	defer replica.Release(x.reads) // of what the answer does not carry
+	if err := x.answer(ctx, x.reads); err != nil {
 		return nil, err
 	}
-	if follower < 0 {
-		resp.ThrottleMillis = int32(min(s.charge(p, quota.FetchBytes, x.bytes).Milliseconds(), math.MaxInt32))
+	if x.follower < 0 {
+		x.resp.ThrottleMillis = int32(min(x.s.charge(x.p, quota.FetchBytes, x.bytes).Milliseconds(), math.MaxInt32))
 	}
-	s.Metrics.fetched(resp)
-	return protocol.EncodeFetch(h, resp, x.holes), nil
+	x.s.Metrics.fetched(x.resp)
+	return protocol.EncodeFetch(x.h, x.resp, x.holes), nil
 }
 
 func isolation(follower int32, level int8) replica.Isolation {
@@ -115,6 +120,9 @@ func returnReads(r []replica.Read) {
 type fetchCall struct {
 	s        *API
 	p        *Peer
+	h        protocol.Header
+	reads    []replica.Read
+	waits    *replica.Waiting // nil: it does not
 	req      *kmsg.FetchRequest
 	resp     *kmsg.FetchResponse
 	f        *fetching

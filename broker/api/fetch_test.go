@@ -277,7 +277,7 @@ func BenchmarkFetch(b *testing.B) {
 	req := fetchOf(18, "t", id, 0)
 	b.ReportAllocs()
 	for b.Loop() {
-		a, err := h.fetch(context.Background(), h.peer, fetchHeader, req)
+		a, err := h.fetchWhole(context.Background(), fetchHeader, req)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -300,7 +300,7 @@ func BenchmarkIdleSession(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		epoch++
-		a, err := h.fetch(context.Background(), h.peer, fetchHeader, sessionFetch(18, session, epoch))
+		a, err := h.fetchWhole(context.Background(), fetchHeader, sessionFetch(18, session, epoch))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -139,7 +139,7 @@ func (x *produceCall) append(ctx context.Context, part *replica.Partition, in *k
 			}
 			a.Guard = is.guard
 		}
-		done, wait, err = part.Append(ctx, a, x.req.Acks)
+		done, wait, err = part.AppendFor(wakesOf(ctx), a, x.req.Acks)
 		if try == appendTries || !errors.Is(err, log.ErrUnverified) {
 			return done, wait, err
 		}

@@ -15,7 +15,7 @@ import (
 func routes() []route {
 	return []route{
 		staged(compat.Produce, (*API).produce),
-		answer(compat.Fetch, (*API).fetch),
+		fetchRoute(),
 		on(compat.ListOffsets, (*API).listOffsets),
 		on(compat.Metadata, (*API).metadata),
 		on(compat.OffsetCommit, (*API).offsetCommit),
@@ -106,13 +106,13 @@ func staged[T, U any, Q request[T], S response[U]](a compat.API, h func(*API, co
 	return newRoute[T, Q](a, cs, func(s *API, c *call, req kmsg.Request) (protocol.Reply, error) {
 		resp, wait, err := h(s, c, c.peer, req.(Q))
 		if err != nil || resp == nil {
-			return protocol.Reply{}, err
+			return protocol.Reply{After: c.after()}, err
 		}
 		s.throttle(c, resp)
 		if wait == nil {
-			return protocol.Reply{Answer: c.encode(resp)}, nil
+			return protocol.Reply{Answer: c.encode(resp), After: c.after()}, nil
 		}
-		return protocol.Reply{Wait: func(ctx context.Context) (*protocol.Answer, error) {
+		return protocol.Reply{After: c.after(), Wait: func(ctx context.Context) (*protocol.Answer, error) {
 			w := *c // the call's own context ended with the handler
 			w.Context = ctx
 			err := wait(&w)
@@ -122,14 +122,6 @@ func staged[T, U any, Q request[T], S response[U]](a compat.API, h func(*API, co
 			}
 			return c.encode(resp), nil
 		}}, nil
-	})
-}
-
-// answer makes the route of a handler that encodes its answer itself.
-func answer[T any, Q request[T]](a compat.API, h func(*API, context.Context, *Peer, protocol.Header, Q) (*protocol.Answer, error), cs ...column) route {
-	return newRoute[T, Q](a, cs, func(s *API, c *call, req kmsg.Request) (protocol.Reply, error) {
-		ans, err := h(s, c, c.peer, c.header, req.(Q))
-		return protocol.Reply{Answer: ans}, err
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"ottla/broker/auth"
 	"ottla/broker/quota"
+	"ottla/broker/replica"
 	"ottla/compat"
 	"ottla/protocol"
 
@@ -32,6 +33,15 @@ type call struct {
 	size    int // of the frame, in bytes
 	begun   time.Time
 	handled time.Duration // that its handler took
+	wakes   replica.Wakes // fetches that wait for what it appended
+}
+
+// after is what is left to do for others once the answer is on its way, nil if there is nothing.
+func (c *call) after() func() {
+	if !c.wakes.Any() {
+		return nil
+	}
+	return c.wakes.Run
 }
 
 type callKey struct{}
@@ -42,6 +52,14 @@ func (c *call) Value(key any) any {
 		return c
 	}
 	return c.Context.Value(key)
+}
+
+// wakesOf are those of the request that is handled in ctx, nil outside of one.
+func wakesOf(ctx context.Context) *replica.Wakes {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return &c.wakes
+	}
+	return nil
 }
 
 // encode makes the answer and counts the errors in it.
@@ -93,7 +111,7 @@ func (p *Peer) Handle(ctx context.Context, frame []byte) (protocol.Reply, error)
 	} else {
 		reply, err = r.call(s, c, req)
 	}
-	s.Metrics.handled(c, reply.Wait == nil)
+	s.Metrics.handled(c, reply.Wait == nil && reply.Later == nil)
 	return reply, err
 }
 

@@ -102,6 +102,28 @@ func (h *storageHouse) picture(name string, id metadata.ID, partitions int, lead
 	h.Meta.Store(pic)
 }
 
+// fetchWhole has a Fetch handled to its end, in the place of a connection.
+func (h *storageHouse) fetchWhole(ctx context.Context, header protocol.Header, req *kmsg.FetchRequest) (ans *protocol.Answer, err error) {
+	c := &call{Context: ctx, peer: h.peer, route: h.row(1), header: header, begun: time.Now()}
+	ans, x, err := h.fetch(c, h.peer, header, req)
+	if x == nil {
+		return ans, err
+	}
+	done := make(chan struct{})
+	l := &laterFetch{c: c, x: x}
+	l.Start(func(a *protocol.Answer, e error) {
+		ans, err = a, e
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+		l.Stop()
+		<-done
+	}
+	return ans, err
+}
+
 // batchOf is one batch of records with the given values, all at a time (ms).
 func batchOf(o record.BuilderOptions, at int64, values ...string) []byte {
 	b := record.NewBuilder(nil, o)
@@ -168,7 +190,7 @@ func fetchOf(version int16, topic string, id metadata.ID, partitions ...int32) *
 // fetched has a Fetch handled and decodes the answer's bytes as a client does.
 func (h *storageHouse) fetched(ctx context.Context, req *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
 	key := protocol.Header{Key: 1, Version: req.Version, CorrelationID: 7, Flexible: req.Version >= 12}
-	a, err := h.fetch(ctx, h.peer, key, req)
+	a, err := h.fetchWhole(ctx, key, req)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,26 @@ func (r *Read) release() {
 // ends the wait (as Kafka's DelayedFetch). The only error is that ctx ended; the reads hold
 // nothing then.
 func (m *Manager) Fetch(ctx context.Context, f Fetch, reads []Read) error {
-	have, hurry := m.readAll(&f, reads, true)
+	w := m.Begin(f, reads)
+	if w == nil {
+		return nil
+	}
+	done := make(chan struct{})
+	w.Start(func() { close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		w.Stop()
+		<-done
+		Release(reads)
+		return ctx.Err()
+	}
+}
+
+// first reads for the first time, and says whether that is enough for an answer.
+func (m *Manager) first(f *Fetch, reads []Read) (have int, enough bool) {
+	have, hurry := m.readAll(f, reads, true)
 	for i := range reads {
 		r := &reads[i]
 		if r.p == nil {
@@ -93,15 +112,7 @@ func (m *Manager) Fetch(ctx context.Context, f Fetch, reads []Read) error {
 			m.opts.Logger.Error("fetch failed", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "err", r.Err)
 		}
 	}
-	if hurry || have >= f.MinBytes || f.MaxWait <= 0 || len(reads) == 0 {
-		return nil
-	}
-	if err := m.await(ctx, &f, reads, have); err != nil {
-		Release(reads)
-		return err
-	}
-	m.readAll(&f, reads, false)
-	return nil
+	return have, hurry || have >= f.MinBytes || f.MaxWait <= 0 || len(reads) == 0
 }
 
 // expected says whether an error of a read is one that a client can cause or that a change of
@@ -226,46 +237,6 @@ func (r *Read) fill(l *log.Log, i Isolation, most int, whole bool, start, end, h
 	}
 	r.Chunk, r.Filled = c, true
 	return nil
-}
-
-// await waits until the partitions together have MinBytes, one of them has something to say
-// that cannot wait, or the time is over. have is what they had when they were read.
-func (m *Manager) await(ctx context.Context, f *Fetch, reads []Read, have int) error {
-	w := newWait()
-	all := make([]watch, len(reads))
-	for i := range all {
-		all[i] = watch{w: w, p: reads[i].p, i: int32(i)}
-		all[i].join()
-	}
-	defer func() {
-		for i := range all {
-			all[i].leave()
-		}
-	}()
-	// What happened between the read and the joining is looked at once.
-	for i := range reads {
-		if m.grown(f, &reads[i], &have) {
-			return nil
-		}
-	}
-	timer := time.NewTimer(f.MaxWait)
-	defer timer.Stop()
-	var dirty []int32
-	for {
-		select {
-		case <-w.ready:
-		case <-timer.C:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		dirty = w.take(dirty, all)
-		for _, i := range dirty {
-			if m.grown(f, &reads[i], &have) {
-				return nil
-			}
-		}
-	}
 }
 
 // grown looks at one partition that may have changed, brings have up to date, and says whether

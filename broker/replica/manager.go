@@ -4,7 +4,7 @@
 // The rules stand in machine.go and know neither clocks nor files. A Partition joins them to
 // its log; the Manager finds partitions and reads many of them for one fetch.
 //
-// Locks, outermost first: Manager.change, Partition.lead, Manager.mu, Partition.mu, Wait.mu.
+// Locks, outermost first: Manager.change, Partition.lead, Manager.mu, Partition.mu, Waiting.mu, wait.mu.
 // None is held while a log is flushed or while somebody waits. Partition.lead is held for
 // reading during an append, so that a change of leadership never falls into the middle of one.
 package replica
@@ -57,6 +57,8 @@ type Manager struct {
 	change  sync.Mutex // held for a whole Apply, Stop or Close
 	retries retries    // guarded by change
 	late    failures
+
+	looks sync.WaitGroup // of waiting fetches at what changed
 
 	mu    sync.RWMutex
 	parts map[string][]*Partition // by topic, then number; guarded by mu. nil where not hosted
@@ -277,6 +279,7 @@ func (m *Manager) Close() {
 		p.stop()
 		m.tell(p, before, p.standing.Load())
 	}
+	m.looks.Wait()
 	m.metrics.unregister()
 }
 

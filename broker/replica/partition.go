@@ -168,7 +168,7 @@ func (p *Partition) stir() {
 
 func (p *Partition) stirLocked() {
 	p.freeLocked()
-	p.signalLocked()
+	p.signalLocked(nil)
 }
 
 // freeLocked wakes those who wait for a commit.
@@ -188,14 +188,20 @@ func (p *Partition) freeLocked() {
 // stops leading, ErrNotEnoughReplicasAfterAppend, ErrTimedOut when ctx has a deadline that is
 // over, or the log's error. ErrNotEnoughReplicas comes before anything was written.
 func (p *Partition) Append(_ context.Context, a log.Append, acks int16) (done log.Appended, wait func(context.Context) error, err error) {
-	return p.append(a, acks, -1)
+	return p.append(a, acks, -1, nil)
+}
+
+// AppendFor is Append for a caller who runs by afterwards, when what it has to do itself is done:
+// the fetches that waited for these records.
+func (p *Partition) AppendFor(by *Wakes, a log.Append, acks int16) (done log.Appended, wait func(context.Context) error, err error) {
+	return p.append(a, acks, -1, by)
 }
 
 // AppendIn is Append for a caller that leads in one leader epoch, with acks=-1: in any other it
 // gives ErrNotLeader and appends nothing. So a coordinator that has not yet heard that it has
 // lost its partition writes nothing between its successor's records.
 func (p *Partition) AppendIn(epoch int32, a log.Append) (done log.Appended, wait func(context.Context) error, err error) {
-	return p.append(a, -1, epoch)
+	return p.append(a, -1, epoch, nil)
 }
 
 // AwaitCommit waits until everything below an offset is committed, in one leader epoch; errors
@@ -204,7 +210,7 @@ func (p *Partition) AwaitCommit(ctx context.Context, epoch int32, offset int64) 
 	return p.committed(ctx, epoch, offset)
 }
 
-func (p *Partition) append(a log.Append, acks int16, epoch int32) (done log.Appended, wait func(context.Context) error, err error) {
+func (p *Partition) append(a log.Append, acks int16, epoch int32, by *Wakes) (done log.Appended, wait func(context.Context) error, err error) {
 	p.lead.RLock()
 	s := p.standing.Load()
 	if !s.leads || s.log == nil || epoch >= 0 && s.epoch != epoch {
@@ -232,7 +238,7 @@ func (p *Partition) append(a log.Append, acks int16, epoch int32) (done log.Appe
 		return done, nil, err
 	}
 	need := done.Last + 1
-	committed := p.appended(s, minISR)
+	committed := p.appended(s, minISR, by)
 	p.lead.RUnlock()
 
 	flush := int64(0)
@@ -259,7 +265,7 @@ func (p *Partition) append(a log.Append, acks int16, epoch int32) (done log.Appe
 }
 
 // appended moves the high watermark after an append and wakes fetches. It returns the watermark.
-func (p *Partition) appended(s *standing, minISR int) (hw int64) {
+func (p *Partition) appended(s *standing, minISR int, by *Wakes) (hw int64) {
 	now := int64(0)
 	if s.replicas > 1 {
 		now = p.now()
@@ -270,7 +276,7 @@ func (p *Partition) appended(s *standing, minISR int) (hw int64) {
 		s.log.SetHighWatermark(p.rules.hw)
 		p.freeLocked()
 	}
-	p.signalLocked()
+	p.signalLocked(by)
 	return p.rules.hw
 }
 

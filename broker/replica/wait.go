@@ -2,13 +2,11 @@ package replica
 
 import "sync"
 
-// Wait is one fetch that waits for any of its partitions to change. It stands in the list of
-// each of them; whoever changes a partition notes its index here and wakes the waiter once.
-// So waiting on a thousand partitions costs one allocation and no goroutine, and a change of
-// one of them costs the waiter a look at that one.
+// wait is one fetch that waits for any of its partitions to change. It stands in the list of
+// each of them; whoever changes a partition notes its index here and has it looked at once. So
+// waiting on a thousand partitions costs one allocation and no goroutine, and a change of one of
+// them costs a look at that one.
 type wait struct {
-	ready chan struct{} // holds a token while dirty is not empty
-
 	mu    sync.Mutex
 	dirty []int32 // guarded by mu: indexes of what changed since the last take
 }
@@ -17,13 +15,11 @@ type wait struct {
 // partition's mu, queued by the wait's mu.
 type watch struct {
 	next, prev *watch
-	w          *wait
+	w          *Waiting
 	p          *Partition
 	i          int32
 	queued     bool // i is in dirty
 }
-
-func newWait() *wait { return &wait{ready: make(chan struct{}, 1)} }
 
 // mark notes that a partition changed.
 func (w *wait) mark(e *watch) {
@@ -33,10 +29,6 @@ func (w *wait) mark(e *watch) {
 		w.dirty = append(w.dirty, e.i)
 	}
 	w.mu.Unlock()
-	select {
-	case w.ready <- struct{}{}:
-	default:
-	}
 }
 
 // take moves the indexes of what changed to buf.
@@ -77,9 +69,15 @@ func (e *watch) leave() {
 	e.next, e.prev = nil, nil
 }
 
-// signalLocked wakes the fetches that wait for the partition.
-func (p *Partition) signalLocked() {
+// signalLocked has the fetches that wait for the partition look: by runs them, or, where there is
+// none, the manager.
+func (p *Partition) signalLocked(by *Wakes) {
 	for e := p.watchers; e != nil; e = e.next {
-		e.w.mark(e)
+		e.w.changed.mark(e)
+		if by != nil {
+			by.add(e.w)
+		} else {
+			p.m.looks.Go(e.w.look)
+		}
 	}
 }

@@ -49,7 +49,11 @@ type conn struct {
 	waits    atomic.Bool  // a handler runs
 	started  time.Time
 
-	in input // the reader's
+	in    input          // the reader's
+	later protocol.Later // the reader's: an answer that somebody else completes
+	asked *frame         // its request, which counts until it is answered
+	done  chan struct{}  // holds a token when that has happened; made with the first
+	ctx   context.Context
 
 	mu      sync.Mutex
 	queue   []pending      // guarded by mu
@@ -86,6 +90,7 @@ func (c *conn) used() { c.lastUse.Store(int64(time.Since(c.started))) }
 func (c *conn) run(ctx context.Context) {
 	ctx, c.cancel = context.WithCancel(ctx)
 	defer c.cancel()
+	c.ctx = ctx
 	if d := c.srv.opts.IdleTimeout; d > 0 {
 		c.nc.SetReadDeadline(time.Now().Add(d))
 		if c.stopping.Load() {
@@ -93,6 +98,9 @@ func (c *conn) run(ctx context.Context) {
 		}
 	}
 	err := c.read(ctx)
+	if c.later != nil {
+		c.awaitLater(ctx, err)
+	}
 	if !errors.Is(err, errBroken) {
 		// The peer may still read: what was asked before is answered before the end.
 		c.writers.Wait()
@@ -135,25 +143,36 @@ func closedWhy(err error) (reason closeReason, text string) {
 func (c *conn) read(ctx context.Context) error {
 	for {
 		f, err := c.in.next(ctx)
+		if c.later != nil {
+			c.awaitLater(ctx, err)
+		}
 		if err != nil {
 			return err
 		}
 		reply, err := c.handle(ctx, f.bytes())
 		p := pending{answer: reply.Answer, wait: reply.Wait}
-		if p.wait != nil && err == nil {
+		switch {
+		case p.wait != nil && err == nil:
 			p.frame, p.size = f, len(f.buf.b)
-		} else {
+		case reply.Later != nil && err == nil:
+			c.asked = f
+		default:
 			c.in.release(f)
 		}
 		switch {
 		case err != nil:
 			drop(p.answer)
-			return err
+		case reply.Later != nil:
+			c.startLater(reply.Later)
 		case p.answer == nil && p.wait == nil:
 		default:
-			if err := c.send(ctx, p); err != nil {
-				return err
-			}
+			err = c.send(ctx, p)
+		}
+		if reply.After != nil {
+			reply.After()
+		}
+		if err != nil {
+			return err
 		}
 		if c.stopping.Load() {
 			return errStopped
@@ -204,15 +223,7 @@ func (c *conn) send(ctx context.Context, p pending) error {
 		c.mu.Unlock()
 		return err
 	}
-	c.queue = append(c.queue, p)
-	if !c.busy {
-		c.busy = true
-		if c.room == nil {
-			c.room = make(chan struct{}, 1)
-		}
-		c.writers.Add(1)
-		go c.write(ctx)
-	}
+	c.enqueueLocked(p)
 	for c.failed == nil && (c.count >= maxPending || c.bytes >= maxPendingBytes) {
 		c.mu.Unlock()
 		select {
@@ -225,6 +236,19 @@ func (c *conn) send(ctx context.Context, p pending) error {
 	err := c.failed
 	c.mu.Unlock()
 	return err
+}
+
+// enqueueLocked leaves an answer to the writer. The caller holds mu.
+func (c *conn) enqueueLocked(p pending) {
+	c.queue = append(c.queue, p)
+	if !c.busy {
+		c.busy = true
+		if c.room == nil {
+			c.room = make(chan struct{}, 1)
+		}
+		c.writers.Add(1)
+		go c.write(c.ctx)
+	}
 }
 
 // writeOne writes a complete answer.

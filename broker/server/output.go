@@ -51,8 +51,11 @@ type output struct {
 
 	// For the calls under the connection's descriptor.
 	writeFn func(fd uintptr) bool
+	onceFn  func(fd uintptr)
 	sendFn  func(fd uintptr) bool
-	more    bool  // a file follows what is written
+	more    bool // a file follows what is written
+	once    bool // what the socket does not take at once becomes rest
+	rest    *protocol.Answer
 	in      int   // file
 	at      int64 // where in it
 	left    int   // bytes
@@ -69,6 +72,7 @@ func newOutput(c *conn) *output {
 	if !ok {
 		o = &output{}
 		o.writeFn, o.sendFn = o.writeOnce, o.sendOnce
+		o.onceFn = func(fd uintptr) { o.writeOnce(fd) }
 	}
 	o.c, o.raw = c, c.in.raw
 	return o
@@ -224,7 +228,15 @@ func (o *output) writeSocket() error {
 		}
 	}
 	o.left, o.sent, o.sysErr = o.size, 0, nil
-	err := o.raw.Write(o.writeFn)
+	var err error
+	if o.once {
+		err = o.raw.Control(o.onceFn)
+		if o.left > 0 && err == nil && o.sysErr == nil {
+			o.rest = o.remainder()
+		}
+	} else {
+		err = o.raw.Write(o.writeFn)
+	}
 	if err == nil {
 		err = o.sysErr
 	}
@@ -232,6 +244,18 @@ func (o *output) writeSocket() error {
 	clear(o.iov)
 	o.iov = o.iov[:0]
 	return err
+}
+
+// remainder is a copy of what was gathered and not written.
+func (o *output) remainder() *protocol.Answer {
+	b, skip := make([]byte, 0, o.left), o.size-o.left
+	for _, part := range o.vec {
+		if n := min(skip, len(part)); n > 0 {
+			part, skip = part[n:], skip-n
+		}
+		b = append(b, part...)
+	}
+	return &protocol.Answer{Parts: []protocol.Part{{Bytes: b}}}
 }
 
 // writeOnce writes what the socket takes; false means that it takes no more now.
@@ -286,7 +310,7 @@ func (o *output) close() error {
 	}
 	clear(o.vec)
 	o.vec, o.buffers, o.size = o.vec[:0], o.buffers[:0], 0
-	o.c, o.raw, o.err, o.sysErr = nil, nil, nil, nil
+	o.c, o.raw, o.err, o.sysErr, o.once = nil, nil, nil, nil, false
 	outputs.Put(o)
 	return err
 }
