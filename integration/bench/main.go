@@ -41,6 +41,14 @@ var (
 
 func main() {
 	flag.Parse()
+	if *header && *largeOnly {
+		fmt.Println("| broker | what | measured |\n|---|---|---|")
+		return
+	}
+	if *header && *compaction {
+		fmt.Println("| broker | 100 B, MB/s | CPU s/GB | 1 KiB, MB/s | CPU s/GB |\n|---|---|---|---|---|")
+		return
+	}
 	if *header {
 		fmt.Println("| broker | start, fresh directory, ms: best/median | start, existing directory, ms: best/median | idle, MiB |" +
 			fmt.Sprintf(" %d idle connections, MiB more | %d connections, MiB more |", *few, *many))
@@ -51,7 +59,14 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	row, err := measure(flag.Arg(0), flag.Args()[1:])
+	of := measure
+	switch {
+	case *compaction:
+		of = compact
+	case *largeOnly:
+		of = large
+	}
+	row, err := of(flag.Arg(0), flag.Args()[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
