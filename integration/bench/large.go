@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -37,7 +38,7 @@ func large(name string, command []string) (string, error) {
 	if err == nil {
 		err = t.largeLog(context.Background(), filepath.Join(work, "large"))
 	}
-	return t.rows.String(), err
+	return strings.TrimSuffix(t.rows.String(), "\n"), err
 }
 
 // table has the rows of one broker.

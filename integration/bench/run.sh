@@ -99,6 +99,24 @@ cp "$work/rows.tsv" "${TMPDIR:-/tmp}/ottla-bench-rows.tsv" # what a failure furt
   "$work/bench" "${starts[@]}" 'Kafka 4.4.0' "$shared/kafka/bin/kafka4-up" '$PORT' '$DIR'
   "$work/bench" "${starts[@]}" kfake "$work/kfake" '$PORT' '$DIR'
   [ -z "${KLITE:-}" ] || "$work/bench" "${starts[@]}" klite "$KLITE" --data-dir '$DIR' --listen '127.0.0.1:$PORT' --log-level warn
+  echo
+  echo '## Compaction'
+  echo
+  echo 'A log of 512 MB without compression, 10,000 keys, 16 MiB a segment, cleaned in one round: from the change of cleanup.policy'
+  echo 'until the old segments are gone.'
+  echo
+  "$work/bench" -compact -header
+  for _ in $(seq "$rounds"); do
+    "$work/bench" -compact ottla "$work/ottla" --data-dir '$DIR' --listen '127.0.0.1:$PORT' --http ''
+    "$work/bench" -compact 'Kafka 4.4.0' "$shared/kafka/bin/kafka4-up" '$PORT' '$DIR'
+  done
+  echo
+  echo '## Many partitions and a large log'
+  echo
+  echo 'A start is measured until the answer to ApiVersions. Before each, a record is written to every partition.'
+  echo
+  "$work/bench" -large -header
+  "$work/bench" "${starts[@]}" -large ottla "$work/ottla" --data-dir '$DIR' --listen '127.0.0.1:$PORT' --http ''
 } >"$work/RESULTS.md"
 mv "$work/RESULTS.md" "$out"
 ! grep -q 'FAIL' "$work/rows.tsv" || { echo "run.sh: a case failed, see $out" >&2; exit 1; }
