@@ -175,6 +175,11 @@ func (l *Log) checkProducers(records []byte, a *Append) (dup batchMeta, ok bool,
 		}
 		if client {
 			if p := l.state.byID[b.ProducerID()]; p != nil {
+				if p.precedes(b) {
+					if err := l.recall(p); err != nil {
+						return dup, false, err
+					}
+				}
 				if dup, ok := p.duplicate(b); ok {
 					return dup, true, nil
 				}

@@ -115,6 +115,7 @@ type checker struct {
 	report *CheckReport
 
 	points, starts map[key]int64
+	cleaned        map[key]int64 // up to where logs were compacted
 }
 
 // Check reads all that a log directory has, every batch with its checksum, and changes nothing. Beside a
@@ -155,8 +156,8 @@ func Check(ctx context.Context, o CheckOptions) (*CheckReport, error) {
 	d.saved.points = c.points
 	for k := range d.unaccounted(found, retired) {
 		if c.asked(o.Topics, k.topic) && !slices.ContainsFunc(o.Beside, func(dir string) bool {
-			_, err := c.fs.Stat(filepath.Join(dir, dirName(k.topic, k.partition)))
-			return err == nil
+			info, err := c.fs.Stat(filepath.Join(dir, dirName(k.topic, k.partition)))
+			return err == nil && info.IsDir()
 		}) {
 			c.add(k, Finding{File: c.path(dirName(k.topic, k.partition)), Position: -1, do: repairStrike,
 				What:   fmt.Sprintf("the partition's directory is gone, but everything below offset %d was flushed; unless it is in another log directory, the partition is offline", c.points[k]),
@@ -234,7 +235,7 @@ func (c *checker) directory() error {
 			c.add(key{}, Finding{File: c.path(name), Position: -1, What: fmt.Sprintf("%v; it counts as empty: %s", err, lost), do: repairAside, Repair: "set it aside"})
 		}
 	}
-	c.points, c.starts = of[recoveryFile], of[startFile]
+	c.points, c.starts, c.cleaned = of[recoveryFile], of[startFile], of[cleanerFile]
 	if c.points == nil {
 		c.points = map[key]int64{}
 	}
@@ -268,9 +269,10 @@ type partitionCheck struct {
 	k     key
 	name  string // of its directory
 	names map[string]bool
-	bases []int64 // of the segments
-	under bool    // a compaction was interrupted, which a start finishes
-	cut   bool    // a repair has taken something out
+	bases []int64        // of the segments
+	empty map[int64]bool // those of them, apart from the last one, that have nothing
+	under bool           // a compaction was interrupted, which a start finishes
+	cut   bool           // a repair has taken something out
 
 	point, start int64
 
@@ -314,10 +316,16 @@ func (p *partitionCheck) list() error {
 	if err := p.swaps(); err != nil {
 		return err
 	}
+	gone := map[int64]bool{}
+	for name := range p.names {
+		if isDeletedLog(name) {
+			base, _, _ := parseOffsetName(name)
+			gone[base] = true
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.names)) {
 		base, suffix, ok := parseOffsetName(name)
-		if ok && slices.Contains(segmentSuffixes[1:], suffix) && !p.names[offsetName(base, logSuffix)] &&
-			!p.names[offsetName(base, logSuffix+deletedSuffix)] && base < p.point {
+		if ok && slices.Contains(segmentSuffixes[1:], suffix) && !p.names[offsetName(base, logSuffix)] && !gone[base] && base < p.point {
 			p.find(Finding{File: p.file(name), Position: -1, What: "the log of this index is gone",
 				do: repairRemove, Repair: "remove it, as a start does"})
 		}

@@ -31,16 +31,27 @@ const (
 // partition's log, the next start reads all of it again.
 func (r *CheckReport) Repair(ctx context.Context, tell func(step string)) error {
 	f := &repairer{ctx: ctx, fs: r.fs, dir: r.Dir, tell: tell}
-	if err := f.checkpoints(r.Findings); err != nil {
-		return err
-	}
 	cuts := map[string][]stretch{}
 	for i := range r.Findings {
 		if c := &r.Findings[i]; c.do == repairCut {
 			cuts[c.File] = append(cuts[c.File], c.bytes)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(cuts)) {
+	// What needs room and time comes first. With the recovery point taken back, a start would cut the log
+	// at the damage, with all that follows: until then nothing has changed.
+	names := slices.Sorted(maps.Keys(cuts))
+	for _, name := range names {
+		if err := f.copies(name, cuts[name]); err != nil {
+			for _, made := range f.made {
+				_ = f.fs.Remove(made)
+			}
+			return fmt.Errorf("cut %s: %w", name, err)
+		}
+	}
+	if err := f.checkpoints(r.Findings); err != nil {
+		return err
+	}
+	for _, name := range names {
 		if err := f.cut(name, cuts[name]); err != nil {
 			return fmt.Errorf("cut %s: %w", name, err)
 		}
@@ -84,11 +95,13 @@ type repairer struct {
 	fs   vfs.FS
 	dir  string
 	tell func(string)
+	made []string // files that copies has written
 }
 
 func (f *repairer) path(name string) string { return f.dir + string(os.PathSeparator) + name }
 
-// checkpoints comes first: whatever becomes of the rest, the next start takes nothing for granted.
+// checkpoints comes before the logs change: whatever becomes of the rest, the next start takes nothing for
+// granted.
 func (f *repairer) checkpoints(findings []Finding) error {
 	strike, starts, again := map[key]bool{}, map[key]int64{}, map[key]bool{}
 	for i := range findings {
@@ -161,9 +174,10 @@ func (f *repairer) checkpoints(findings []Finding) error {
 	return f.fs.SyncDir(f.dir)
 }
 
-// cut takes stretches, which rise, out of a log, after it has written each of them into a file of its own.
-func (f *repairer) cut(name string, bad []stretch) error {
-	log, err := f.fs.OpenFile(name, os.O_RDWR, 0)
+// copies writes stretches of a log, which rise, into a file each, and what is to be left into another one,
+// unless only the log's end goes.
+func (f *repairer) copies(name string, bad []stretch) error {
+	log, err := f.fs.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -178,33 +192,47 @@ func (f *repairer) cut(name string, bad []stretch) error {
 			return err
 		}
 		f.tell(fmt.Sprintf("cutting %d bytes at byte %d of %s, into %s", s.to-s.from, s.from, name, to))
+		f.made = append(f.made, to)
 		if err := f.write(to, log, s); err != nil {
 			return err
 		}
 	}
-	if len(bad) == 1 && bad[0].to == size {
+	if atEnd(bad, size) {
+		return nil
+	}
+	var keep []stretch
+	from := int64(0)
+	for _, s := range bad {
+		keep = append(keep, stretch{from, s.from})
+		from = s.to
+	}
+	// A start removes a file of this name.
+	f.made = append(f.made, name+cleanedSuffix)
+	return f.write(name+cleanedSuffix, log, append(keep, stretch{from, size})...)
+}
+
+func atEnd(bad []stretch, size int64) bool { return len(bad) == 1 && bad[0].to == size }
+
+// cut takes the stretches out of the log, of which there are copies.
+func (f *repairer) cut(name string, bad []stretch) error {
+	log, err := f.fs.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	size, err := log.Size()
+	if err != nil {
+		return err
+	}
+	if atEnd(bad, size) {
 		if err := log.Truncate(bad[0].from); err != nil {
 			return err
 		}
 		if err := log.Sync(); err != nil {
 			return err
 		}
-	} else {
-		var keep []stretch
-		from := int64(0)
-		for _, s := range bad {
-			keep = append(keep, stretch{from, s.from})
-			from = s.to
-		}
-		keep = append(keep, stretch{from, size})
-		// A start removes a file of this name: until the rename nothing has changed.
-		whole := name + cleanedSuffix
-		if err := f.write(whole, log, keep...); err != nil {
-			return err
-		}
-		if err := f.fs.Rename(whole, name); err != nil {
-			return err
-		}
+	} else if err := f.fs.Rename(name+cleanedSuffix, name); err != nil {
+		return err
 	}
 	base := name[:len(name)-len(logSuffix)]
 	for _, suffix := range []string{indexSuffix, timeSuffix} { // the next start makes them anew

@@ -12,21 +12,62 @@ import (
 	"ottla/protocol/record"
 )
 
+// strangers sets aside, for a repair, files whose first entry is sound and has no place under their names:
+// it lies before the file, or beyond the next one. Those beside them are not to be cut for their sake. A
+// file that is empty limits nothing either, unless it is the last one, which says where the log ends.
+func (p *partitionCheck) strangers() error {
+	kept := p.bases[:0:0]
+	p.empty = map[int64]bool{}
+	for i, base := range p.bases {
+		first, last, err := firstEntry(p.fs, p.file(offsetName(base, logSuffix)))
+		if err != nil {
+			return err
+		}
+		next := int64(math.MaxInt64)
+		if i+1 < len(p.bases) {
+			next = p.bases[i+1]
+		}
+		switch {
+		case first == noEntries && i+1 < len(p.bases):
+			p.empty[base] = true
+			kept = append(kept, base)
+		case misplaced(base, next, first, last):
+			p.report.Segments++
+			p.find(Finding{File: p.file(offsetName(base, logSuffix)), Position: 0, do: repairAside, recheck: true, Repair: "set it aside",
+				What: misplacedReason(first)})
+		default:
+			kept = append(kept, base)
+		}
+	}
+	p.bases = kept
+	return nil
+}
+
 // segments checks the segments one after the other, and what lies between them.
 func (p *partitionCheck) segments() error {
+	if err := p.strangers(); err != nil {
+		return err
+	}
 	for i, base := range p.bases {
+		if p.empty[base] && p.end > base {
+			p.report.Segments++
+			continue
+		}
 		next := int64(math.MaxInt64)
-		if i < len(p.bases)-1 {
-			next = p.bases[i+1]
+		for _, b := range p.bases[i+1:] {
+			if next = b; !p.empty[b] {
+				break
+			}
 		}
 		if i == 0 || p.end > base {
 			p.end = base // what lies above it in the one before has been told
 		}
 		if hole := base - p.end; hole > 0 && !p.under {
-			f := Finding{File: p.file(offsetName(base, logSuffix)), Position: -1, Harmless: p.gaps || p.cut || p.end >= p.point,
+			compacted := p.compacted(base)
+			f := Finding{File: p.file(offsetName(base, logSuffix)), Position: -1, Harmless: compacted || p.cut || p.end >= p.point,
 				What: fmt.Sprintf("there is nothing from offset %d up to %d, where this file begins", p.end, base)}
 			switch {
-			case p.gaps:
+			case compacted:
 				f.What += "; that is usual where a topic is or was compacted"
 			case !f.Harmless:
 				f.do, f.bytes.from = repairGiveUp, p.end
@@ -262,6 +303,10 @@ func (p *partitionCheck) damaged(name string, bad stretch, size int64, last bool
 	p.find(f)
 }
 
+// compacted says whether compaction may have taken what is missing before an offset: it was there, or has
+// left gaps in what was read by now.
+func (p *partitionCheck) compacted(before int64) bool { return p.gaps || before <= p.cleaned[p.k] }
+
 // txnIndex holds a .txnindex against the markers of its segment.
 func (p *partitionCheck) txnIndex(base int64) error {
 	name := offsetName(base, txnSuffix)
@@ -288,7 +333,8 @@ func (p *partitionCheck) txnIndex(base int64) error {
 		}
 	}
 	for _, want := range p.aborted {
-		if a, ok := entries[want.Last]; !ok || a.First != want.First {
+		a, ok := entries[want.Last]
+		if !ok || a.First > want.First || a.First < want.First && !p.compacted(a.Last) { // its first batches may be gone
 			p.txnFinding(base, name, -1, fmt.Sprintf("it lacks the transaction of producer %d from %d that was aborted at %d; who reads committed records would get them", want.ProducerID, want.First, want.Last))
 			return nil
 		}

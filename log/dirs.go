@@ -381,14 +381,23 @@ func (d *dir) save(name string, moved *atomic.Bool, saved *map[key]int64, of fun
 	return nil
 }
 
-// unskip says whether a partition is there that load left out, or should be, and counts it as loaded.
-func (d *dir) unskip(k key) bool {
+// leftOut says whether a partition is there that load left out, or should be.
+func (d *dir) leftOut(k key) bool {
 	d.saved.Lock()
 	defer d.saved.Unlock()
-	there := d.skipped[k] || d.missing[k]
+	return d.skipped[k] || d.missing[k]
+}
+
+// unskip counts such a partition as loaded. Its log has to be among the manager's by then: a checkpoint
+// that is written meanwhile keeps what the one before said of it.
+func (d *dir) unskip(k key) {
+	d.saved.Lock()
+	defer d.saved.Unlock()
 	delete(d.skipped, k)
 	delete(d.missing, k)
-	return there
+	d.pointsMoved.Store(true)
+	d.startsMoved.Store(true)
+	d.watermarksMoved.Store(true)
 }
 
 // rests says whether a partition is there that load left out; resting are all of them.

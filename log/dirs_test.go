@@ -127,3 +127,28 @@ func TestOldPartitionIsNotMadeAnew(t *testing.T) {
 		})
 	}
 }
+
+// TestFileInTheWay: a file with a partition's name takes no log directory offline, and a file in a
+// partition whose name is nearly a segment's is nobody's business.
+func TestFileInTheWay(t *testing.T) {
+	b := newBox(t, vfs.NewCrashable(), nil)
+	b.start()
+	appendTo(t, b.log(), values(1, "v"))
+	for _, name := range []string{"/u-0", "/t-0/5.log", "/t-0/0.log.swap", "/t-0/7.index", "/t-0/9.snapshot"} {
+		if err := writeFile(b.fs, dataDir+name, []byte("somebody's"), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := b.restart()
+	if _, err := b.m.Create("u", 0, [16]byte{2}); !errors.Is(err, ErrStorage) || !strings.Contains(err.Error(), "/u-0 is in the way") {
+		t.Errorf("created: %v", err)
+	}
+	appendTo(t, l, values(2, "w"))
+	wantValues(t, l, 0, "v", "w")
+	b.close()
+	for _, name := range []string{"/u-0", "/t-0/5.log", "/t-0/0.log.swap", "/t-0/7.index", "/t-0/9.snapshot"} {
+		if !exists(b.fs, dataDir+name) {
+			t.Errorf("%s is gone", name)
+		}
+	}
+}

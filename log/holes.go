@@ -3,6 +3,8 @@ package log
 import (
 	"errors"
 	"math"
+	"slices"
+	"strings"
 )
 
 // A segment below the recovery point that is gone leaves a hole in the offsets, which neither Kafka
@@ -13,6 +15,9 @@ import (
 // tellMissing tells of segments of which only indexes are left, below the recovery point.
 func (ld *loader) tellMissing(bases, alone []int64) {
 	for _, base := range alone {
+		if slices.Contains(ld.gone, base) { // the end came between the renames of one segment's files
+			continue
+		}
 		to := ld.point
 		for _, b := range bases {
 			if b > base {
@@ -24,6 +29,12 @@ func (ld *loader) tellMissing(bases, alone []int64) {
 			ld.l.tellHole(base, to, "missing", ld.l.path(offsetName(base, logSuffix)))
 		}
 	}
+}
+
+// isDeletedLog says whether a file is a segment's log that was deleted, or replaced by compaction.
+func isDeletedLog(name string) bool {
+	_, suffix, ok := parseOffsetName(name)
+	return ok && strings.HasPrefix(suffix, logSuffix+".") && strings.HasSuffix(suffix, deletedSuffix)
 }
 
 func (l *Log) tellHole(from, to int64, more ...any) {

@@ -111,6 +111,9 @@ func (ld *loader) swaps() error {
 	var swaps []string
 	for name := range ld.names {
 		base, suffix, ok := parseOffsetName(strings.TrimSuffix(name, deletedSuffix))
+		if isDeletedLog(name) {
+			ld.gone = append(ld.gone, base)
+		}
 		switch {
 		case strings.HasSuffix(name, deletedSuffix) && ok, name == epochFile+temporarySuffix, name == partitionFile+temporarySuffix,
 			ok && strings.HasSuffix(suffix, cleanedSuffix),

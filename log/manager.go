@@ -288,8 +288,10 @@ func (m *Manager) open(topic string, p int32, isNew bool) (*Log, error) {
 		if isNew && d.isMissing(k) {
 			d.forget(k) // that was a topic of the same name
 		}
-		if d.failed() == nil && d.unskip(k) {
-			return m.add(m.loadLog(d, topic, p)), nil
+		if d.failed() == nil && d.leftOut(k) {
+			l := m.add(m.loadLog(d, topic, p))
+			d.unskip(k)
+			return l, nil
 		}
 	}
 	for _, d := range m.dirs {
@@ -306,6 +308,9 @@ func (m *Manager) open(topic string, p int32, isNew bool) (*Log, error) {
 		return nil, fmt.Errorf("create %s: no log directory works: %w", dirName(topic, p), ErrStorage)
 	}
 	l := newLog(m, d, topic, p)
+	if info, err := m.fs.Stat(d.file(dirName(topic, p))); err == nil && !info.IsDir() { // nothing is wrong with the disk
+		return nil, fmt.Errorf("create %s: %s is in the way, which is no directory: %w", dirName(topic, p), d.file(dirName(topic, p)), ErrStorage)
+	}
 	if err := m.fs.MkdirAll(l.path(""), 0o755); err != nil {
 		return nil, l.makeFailed("create", err)
 	}
@@ -360,6 +365,20 @@ func (l *Log) claim(id [16]byte) error {
 	l.flush.file.Store(true)
 	l.flush.names.Store(true)
 	l.id.Store(&id)
+	return nil
+}
+
+// DropTopicID makes the log one of no topic's id, as after partition.metadata was removed: it is of whoever
+// claims it next.
+func (l *Log) DropTopicID() error {
+	if err := l.usable(); err != nil {
+		return err
+	}
+	if err := l.m.fs.Remove(l.path(partitionFile)); err != nil && !notExist(err) {
+		return l.makeFailed("remove "+partitionFile, err)
+	}
+	l.flush.names.Store(true)
+	l.id.Store(new([16]byte))
 	return nil
 }
 

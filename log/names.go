@@ -57,10 +57,10 @@ func offsetName(offset int64, suffix string) string {
 }
 
 // parseOffsetName takes such a name apart: suffix is all after the digits, as ".log" or
-// ".index.swap".
+// ".index.swap". A name with fewer digits is somebody else's: nobody would find its file again.
 func parseOffsetName(name string) (offset int64, suffix string, ok bool) {
 	i := strings.IndexByte(name, '.')
-	if i < 1 || i > offsetDigits {
+	if i != offsetDigits {
 		return 0, "", false
 	}
 	for _, c := range []byte(name[:i]) {

@@ -35,6 +35,7 @@ type producer struct {
 	id               int64
 	epoch            int16
 	n                int8 // how many of batches there are, oldest first
+	partial          bool // it was read from a snapshot: the log may have more of them; see recall.go
 	coordinatorEpoch int32
 	lastTime         int64
 	txnFirst         int64 // -1: no transaction is open
@@ -54,7 +55,7 @@ func (p *producer) lastSeq() int32 {
 
 func (p *producer) setEpoch(epoch int16) {
 	if p.epoch != epoch {
-		p.epoch, p.n = epoch, 0
+		p.epoch, p.n, p.partial = epoch, 0, false
 	}
 }
 

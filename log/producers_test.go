@@ -61,6 +61,45 @@ func TestIdempotence(t *testing.T) {
 		step{one(0), 0, nil}, step{one(1), 1, nil}, step{one(2), 2, nil}, step{one(3), 3, nil}, step{one(4), 4, nil},
 		step{[]byte("restart"), 0, nil}, step{one(4), 4, nil}, step{one(6), 0, ErrOutOfOrderSequence}, step{one(5), 5, nil},
 		step{[]byte("kill"), 0, nil}, step{one(4), 4, nil}, step{one(5), 5, nil}, step{one(7), 0, ErrOutOfOrderSequence}, step{one(6), 6, nil})
+	two := func(seq int32) []byte { return idempotent(2, 3, seq, 2) }
+	steps("all in flight repeated after a restart", // as many as a client may have, unanswered when the broker ended
+		step{two(0), 0, nil}, step{two(2), 2, nil}, step{one(0), 4, nil}, step{two(4), 5, nil}, step{two(6), 7, nil}, step{one(1), 9, nil}, step{two(8), 10, nil}, step{two(10), 12, nil},
+		step{[]byte("restart"), 0, nil}, step{two(14), 0, ErrOutOfOrderSequence}, step{two(2), 2, nil}, step{two(4), 5, nil}, step{two(6), 7, nil}, step{two(8), 10, nil},
+		step{two(10), 12, nil}, step{two(0), 0, ErrOutOfOrderSequence}, step{one(0), 4, nil}, step{one(1), 9, nil}, step{two(12), 14, nil})
+	steps("across the wrap, after a restart",
+		step{one(math.MaxInt32 - 1), 0, nil}, step{one(math.MaxInt32), 1, nil}, step{one(0), 2, nil}, step{one(1), 3, nil},
+		step{[]byte("restart"), 0, nil}, step{one(math.MaxInt32), 1, nil}, step{one(math.MaxInt32 - 1), 0, nil}, step{one(2), 4, nil})
+	steps("nothing of another epoch", step{one(0), 0, nil}, step{one(1), 1, nil}, step{idempotent(1, 1, 0, 1), 2, nil}, step{idempotent(1, 1, 1, 1), 3, nil},
+		step{[]byte("restart"), 0, nil}, step{idempotent(1, 1, 0, 1), 2, nil}, step{one(0), 0, ErrInvalidProducerEpoch}, step{idempotent(1, 1, 2, 1), 4, nil})
+}
+
+// TestRecallFromSegments: a producer whose batches lie in several segments, each with its snapshot, is
+// known as well after a kill.
+func TestRecallFromSegments(t *testing.T) {
+	b := newBox(t, vfs.NewCrashable(), func(o *Options) { o.SegmentBytes = 160 })
+	b.start()
+	l := b.log()
+	for i := range int32(7) {
+		appendTo(t, l, idempotent(1, 0, i, 1))
+	}
+	if n := len(l.segments()); n < 3 {
+		t.Fatalf("%d segments", n)
+	}
+	if err := errors.Join(l.Flush(7), l.dir.savePoints()); err != nil {
+		t.Fatal(err)
+	}
+	l = b.kill()
+	for i := range int32(5) {
+		if a, err := l.Append(Append{Records: idempotent(1, 0, 2+i, 1), RequestVersion: 9}); err != nil || !a.Duplicate || a.First != int64(2+i) {
+			t.Fatalf("batch %d: %+v, %v", i, a, err)
+		}
+	}
+	if _, err := l.Append(Append{Records: idempotent(1, 0, 1, 1), RequestVersion: 9}); !errors.Is(err, ErrOutOfOrderSequence) {
+		t.Fatal(err)
+	}
+	if a := appendTo(t, l, idempotent(1, 0, 7, 1)); a.First != 7 {
+		t.Fatalf("%+v", a)
+	}
 }
 
 func TestProducerExpiry(t *testing.T) {

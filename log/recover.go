@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 )
 
@@ -18,8 +19,10 @@ const (
 type loader struct {
 	l     *Log
 	names map[string]bool // files of the directory
+	gone  []int64         // bases of logs that were on their way out: deleted, or replaced by compaction
 	list  []*segment
 	point int64 // what lies below was flushed
+	known bool  // the checkpoint has it
 
 	clean bool // the last stop was clean
 
@@ -35,7 +38,7 @@ type loader struct {
 func (l *Log) load(point int64, known bool, start, high int64, again bool) error {
 	l.loading.Store(true)
 	defer l.loading.Store(false)
-	ld := &loader{l: l, point: point, clean: l.dir.clean && !again}
+	ld := &loader{l: l, known: known, point: point, clean: l.dir.clean && !again}
 	ld.at.told = l.m.opts.Now()
 	if err := ld.files(); err != nil {
 		return err
@@ -202,12 +205,32 @@ func (ld *loader) recover() (int64, error) {
 	for i := first; i < len(ld.list); i++ {
 		s := ld.list[i]
 		switch {
+		case started && s.base < end && s.size.Load() == 0 && i+1 < len(ld.list): // it says nothing, also not where the log ends
+			l.m.logger.Warn("removing a segment that is empty and begins within another", "file", s.path(logSuffix))
+			rest := slices.Concat(ld.list[:i], ld.list[i+1:])
+			if err := l.dropSegments(rest, ld.list[i:i+1]); err != nil {
+				return 0, err
+			}
+			ld.list = rest
+			i--
+			continue
 		case !started || s.base == end:
 		case s.base < ld.point && s.base < end:
 			return 0, &Damage{s.path(logSuffix), 0, fmt.Sprintf("the segment before ends at offset %d", end)}
 		case s.base < end: // a crash let a newer one stand beside one that was given up
+			for j := first; j <= i; j++ { // the end may also be that of a file that does not belong here
+				if err := ld.misplaced(j); err != nil {
+					return 0, err
+				}
+			}
 			return end, errors.Join(ld.cut(i), ld.follow(end))
-		case !l.options().CleanupCompact:
+		default:
+			if err := ld.misplaced(i); err != nil {
+				return 0, err
+			}
+			if l.options().CleanupCompact {
+				break
+			}
 			// A segment between them is gone or empty, or the one before was not flushed, and a
 			// crash took its end. Nothing is torn: what follows is kept, as by Kafka.
 			l.m.logger.Warn("records are missing between two segments", "partition", l.label, "from", end, "to", s.base)
@@ -245,16 +268,31 @@ func (ld *loader) recover() (int64, error) {
 	return end, ld.follow(end)
 }
 
-// cut deletes the segments from one on: what lies behind a hole does not follow.
+// cut deletes the segments from one on: what lies behind a hole does not follow. Where nothing says how
+// far the log was flushed, because the checkpoint is lost, the hole may be damage: then they are kept
+// under names that nobody reads.
 func (ld *loader) cut(from int) error {
 	l := ld.l
 	drop := ld.list[from:]
 	ld.list = ld.list[:from:from]
+	doing := "deleting"
+	if !ld.known {
+		doing = "setting aside, as *" + cutSuffix + ","
+	}
 	for _, s := range drop {
-		l.m.logger.Warn("deleting a segment behind a torn one", "file", s.path(logSuffix), "bytes", s.size.Load())
+		l.m.logger.Warn(doing+" a segment behind a torn one", "file", s.path(logSuffix), "bytes", s.size.Load())
 		l.m.metrics.cutBytes.Add(float64(s.size.Load()))
 	}
-	return l.dropSegments(ld.list, drop)
+	if ld.known {
+		return l.dropSegments(ld.list, drop)
+	}
+	for _, s := range slices.Backward(drop) { // the last one first, so that a crash leaves no hole
+		if err := s.setAside(); err != nil {
+			return l.writeFailed("set a segment aside", err)
+		}
+	}
+	l.flush.names.Store(true)
+	return l.dropSegments(ld.list, nil)
 }
 
 // restart begins at an offset that is above all that there is: after a crash, which took records of
@@ -360,6 +398,13 @@ func (ld *loader) segment(s *segment) (next int64, whole bool, err error) {
 		}
 		if next < ld.point {
 			return 0, false, &Damage{s.path(logSuffix), sc.pos, err.Error()}
+		}
+		if sc.pos == 0 && sc.size > 0 && misplaced(s.base, math.MaxInt64, sc.head.BaseOffset(), sc.head.LastOffset()) {
+			if err := sc.check(); err == nil {
+				return 0, false, &Damage{s.path(logSuffix), 0, misplacedReason(sc.head.BaseOffset())}
+			} else if !torn(err) {
+				return 0, false, err
+			}
 		}
 		if lies, err := ld.lies(sc, before, next); err != nil {
 			return 0, false, err

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -166,5 +167,52 @@ func TestHolesAreKept(t *testing.T) {
 				b.close()
 			})
 		}
+	}
+}
+
+// TestCheckpointLost: without the recovery points a hole may be damage to what was flushed. What lies
+// behind it is kept under another name, and with them it is deleted, as what a crash has left.
+func TestCheckpointLost(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		b := newBox(t, vfs.NewCrashable(), func(o *Options) { o.SegmentBytes = 100 })
+		b.start()
+		for i := range 4 {
+			appendTo(t, b.log(), values(1, fmt.Sprint("value ", i)))
+		}
+		third := b.log().path(offsetName(2, logSuffix))
+		last := fileBytes(t, b.fs, b.log().path(offsetName(3, logSuffix)))
+		b.close()
+		if err := b.fs.Remove(dataDir + "/" + cleanFile); err != nil {
+			t.Fatal(err)
+		}
+		points := "0\n1\nt 0 1\n"
+		if !known {
+			points = "0\n0\n"
+		}
+		if err := writeFile(b.fs, dataDir+"/"+recoveryFile, []byte(points), true); err != nil {
+			t.Fatal(err)
+		}
+		change(t, b.fs, third, func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
+		b.start()
+		if end := b.log().End(); end != 2 {
+			t.Errorf("known %v: the log ends at %d", known, end)
+		}
+		entries, err := b.fs.ReadDir(dataDir + "/t-0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := ""
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), cutSuffix) {
+				kept = e.Name()
+			}
+		}
+		if known != (kept == "") {
+			t.Errorf("known %v: kept %q", known, kept)
+		}
+		if kept != "" && !bytes.Equal(fileBytes(t, b.fs, dataDir+"/t-0/"+kept), last) {
+			t.Error("what was kept is something else")
+		}
+		b.close()
 	}
 }

@@ -36,8 +36,8 @@ func (m *Manager) retire(topic string, p int32, suffix string) (l *Log, name str
 	defer m.creating.Unlock()
 	for _, d := range m.dirs {
 		if d.failed() == nil && d.rests(key{topic, p}) {
-			d.unskip(key{topic, p})
 			m.add(m.loadLog(d, topic, p))
+			d.unskip(key{topic, p})
 		}
 	}
 	if l = m.Log(topic, p); l == nil {

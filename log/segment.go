@@ -385,7 +385,8 @@ func (s *segment) maxStamp() (stamp, error) {
 	return s.max, nil
 }
 
-// rename marks the files as deleted. A file that is not there needs no mark.
+// rename marks the files as deleted. A file that is not there needs no mark; a .txnindex may be there
+// without entries.
 func (s *segment) rename() error {
 	if s.gone.Load() {
 		return nil
@@ -396,9 +397,6 @@ func (s *segment) rename() error {
 	}
 	s.gone.Store(true)
 	for i, suffix := range segmentSuffixes {
-		if i == 3 && s.txn.Load() == 0 {
-			continue
-		}
 		if err := s.log.m.fs.Rename(from[i], s.path(suffix)); err != nil && !notExist(err) {
 			return err
 		}
@@ -409,10 +407,7 @@ func (s *segment) rename() error {
 // remove deletes the files of a segment that was marked.
 func (s *segment) remove() error {
 	s.closeFiles()
-	for i, suffix := range segmentSuffixes {
-		if i == 3 && s.txn.Load() == 0 {
-			continue
-		}
+	for _, suffix := range segmentSuffixes {
 		if err := s.log.m.fs.Remove(s.path(suffix)); err != nil && !notExist(err) {
 			return err
 		}

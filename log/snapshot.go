@@ -43,8 +43,7 @@ func formatSnapshot(producers map[int64]*producer) []byte {
 	return b
 }
 
-// parseSnapshot reads a snapshot. Only the last batch of each producer is in it, so of those
-// before it a repetition is refused after a restart, as by Kafka.
+// parseSnapshot reads a snapshot. Only the last batch of each producer is in it.
 func parseSnapshot(b []byte) ([]producer, error) {
 	if len(b) < snapshotHead {
 		return nil, fmt.Errorf("only %d bytes", len(b))
@@ -76,6 +75,7 @@ func parseSnapshot(b []byte) ([]producer, error) {
 		}
 		if last.lastOffset >= 0 {
 			p.add(last)
+			p.partial = true
 		}
 		list[i] = p
 		b = b[snapshotProducer:]
