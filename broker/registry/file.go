@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +25,7 @@ import (
 // open transaction, in which all reads take place, until the first write commits it: starting a
 // broker costs one transaction, not two.
 type file struct {
+	path    string
 	db      *bolt.DB
 	pending *bolt.Tx // the sweep, nil when it is done
 	room    int64    // up to where the file has blocks of the disk, see keepRoom
@@ -47,17 +49,33 @@ const (
 	mapSize = 64 << 20
 )
 
-func openFile(path string) (f *file, err error) {
+// guarded does something with the file. bbolt keeps no checksums, asserts the shape of its pages where
+// it meets them, and follows them into memory that is none: then the file is damaged.
+func (f *file) guarded(do func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if p := recover(); p != nil { // bbolt asserts the shape of its pages
-			f, err = nil, fmt.Errorf("%w: open %s: %v", ErrStorage, path, p)
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %s is damaged (%v); moved away, the topics are made again of the logs that are there", ErrStorage, f.path, p)
 		}
 	}()
+	return do()
+}
+
+func openFile(path string) (*file, error) {
+	f := &file{path: path}
+	if err := f.guarded(f.open); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *file) open() error {
+	path := f.path
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrStorage, err)
+		return fmt.Errorf("%w: %w", ErrStorage, err)
 	}
 	if err := checkLength(path); err != nil {
-		return nil, err
+		return err
 	}
 	db, err := bolt.Open(path, 0o644, &bolt.Options{
 		Timeout:         time.Millisecond, // one attempt: who holds the lock keeps it
@@ -66,20 +84,20 @@ func openFile(path string) (f *file, err error) {
 		NoStatistics:    true,
 	})
 	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
+		return fmt.Errorf("%w: %s", ErrInUse, path)
 	} else if err != nil {
-		return nil, fmt.Errorf("%w: open %s: %w", ErrStorage, path, err)
+		return fmt.Errorf("%w: open %s: %w", ErrStorage, path, err)
 	}
-	f = &file{db: db}
+	f.db = db
 	db.View(func(tx *bolt.Tx) error {
 		f.keepRoom(tx.Size())
 		return nil
 	})
 	if err := f.sweep(); err != nil {
 		db.Close()
-		return nil, err
+		return err
 	}
-	return f, nil
+	return nil
 }
 
 // checkLength finds a file that has lost its end. bbolt maps the file and does not look, and to
@@ -123,7 +141,7 @@ func (f *file) sweep() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStorage, err)
 	}
-	t := &fileTxn{tx: tx}
+	t := &fileTxn{f: f, tx: tx}
 	if tx.Bucket(bucketMeta) == nil {
 		for _, name := range [][]byte{bucketNodes, bucketEphemeral, bucketMeta} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
@@ -160,13 +178,19 @@ func (f *file) exclusive() bool { return f.pending != nil }
 
 func (f *file) begin(write bool) (txn, error) {
 	if f.pending != nil {
-		return &fileTxn{tx: f.pending}, nil
+		return &fileTxn{f: f, tx: f.pending}, nil
 	}
-	tx, err := f.db.Begin(write)
+	var tx *bolt.Tx
+	err := f.guarded(func() (err error) {
+		if tx, err = f.db.Begin(write); err != nil {
+			err = fmt.Errorf("%w: %w", ErrStorage, err)
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrStorage, err)
+		return nil, err
 	}
-	return &fileTxn{tx: tx}, nil
+	return &fileTxn{f: f, tx: tx}, nil
 }
 
 func (f *file) commit(tt txn) error {
@@ -179,9 +203,10 @@ func (f *file) commit(tt txn) error {
 	err := t.err
 	size := t.tx.Size() // with what this transaction adds it is more, which the next one sees
 	if err == nil {
-		err = t.tx.Commit()
-	} else {
-		t.tx.Rollback()
+		err = f.guarded(t.tx.Commit)
+	}
+	if err != nil {
+		t.undo()
 	}
 	f.pending = nil
 	if err == nil {
@@ -192,9 +217,11 @@ func (f *file) commit(tt txn) error {
 	if passing(err) {
 		kind = ErrFull
 	}
-	err = fmt.Errorf("%w: %w", kind, err)
+	if !errors.Is(err, kind) {
+		err = fmt.Errorf("%w: %w", kind, err)
+	}
 	if resweep {
-		err = errors.Join(err, f.sweep())
+		err = errors.Join(err, f.guarded(f.sweep))
 	}
 	return err
 }
@@ -202,27 +229,28 @@ func (f *file) commit(tt txn) error {
 func (f *file) discard(tt txn) {
 	t := tt.(*fileTxn)
 	if t.tx != f.pending {
-		t.tx.Rollback()
+		t.undo()
 	} else if t.wrote {
-		t.tx.Rollback()
+		t.undo()
 		f.pending = nil
-		f.sweep() // it succeeded on the same pages before
+		f.guarded(f.sweep) // it succeeded on the same pages before
 	}
 }
 
 // close keeps ephemeral nodes in the file; the next open sweeps them.
 func (f *file) close() error {
 	if f.pending != nil {
-		f.pending.Rollback()
+		(&fileTxn{f: f, tx: f.pending}).undo()
 		f.pending = nil
 	}
-	return f.db.Close()
+	return f.guarded(f.db.Close)
 }
 
 // passing tells errors after which the file is as before: there was no room.
 func passing(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 type fileTxn struct {
+	f     *file
 	tx    *bolt.Tx
 	all   *bolt.Bucket // bucketNodes, once it was asked for
 	wrote bool
@@ -235,6 +263,12 @@ func (t *fileTxn) keep(err error) {
 		t.err = err
 	}
 }
+
+// guard does something with the transaction; what is wrong with the file a commit answers, and a read.
+func (t *fileTxn) guard(do func() error) { t.keep(t.f.guarded(do)) }
+
+// undo gives the transaction up. One that was committed is over already.
+func (t *fileTxn) undo() { t.f.guarded(t.tx.Rollback) }
 
 func (t *fileTxn) nodes() *bolt.Bucket {
 	if t.all == nil {
@@ -253,56 +287,66 @@ func (t *fileTxn) keyOf(path string) []byte {
 	return t.key
 }
 
-func (t *fileTxn) get(path string) *record {
-	v := t.nodes().Get(t.keyOf(path))
-	if v == nil {
-		return nil
-	}
-	r, err := decodeRecord(v)
-	t.keep(err)
+func (t *fileTxn) get(path string) (r *record) {
+	t.guard(func() (err error) {
+		if v := t.nodes().Get(t.keyOf(path)); v != nil {
+			r, err = decodeRecord(v)
+		}
+		return err
+	})
 	return r
 }
 
 func (t *fileTxn) put(path string, r *record) {
 	t.wrote = true
-	t.keep(t.nodes().Put([]byte(string(t.keyOf(path))), r.encode()))
-	if r.owner != 0 {
-		t.keep(t.tx.Bucket(bucketEphemeral).Put([]byte(path), binary.BigEndian.AppendUint64(nil, uint64(r.owner))))
-	}
+	t.guard(func() error {
+		err := t.nodes().Put([]byte(string(t.keyOf(path))), r.encode())
+		if err == nil && r.owner != 0 {
+			err = t.tx.Bucket(bucketEphemeral).Put([]byte(path), binary.BigEndian.AppendUint64(nil, uint64(r.owner)))
+		}
+		return err
+	})
 }
 
 func (t *fileTxn) remove(path string) {
 	t.wrote = true
-	t.keep(t.nodes().Delete(t.keyOf(path)))
-	t.keep(t.tx.Bucket(bucketEphemeral).Delete([]byte(path)))
+	t.guard(func() error {
+		return errors.Join(t.nodes().Delete(t.keyOf(path)), t.tx.Bucket(bucketEphemeral).Delete([]byte(path)))
+	})
 }
 
-func (t *fileTxn) children(path string) []string {
+func (t *fileTxn) children(path string) (names []string) {
 	prefix := t.keyOf(path)
 	prefix[0]++
 	if path != "/" {
 		prefix = append(prefix, '/')
 	}
 	t.key = prefix
-	var names []string
-	c := t.nodes().Cursor()
-	for k, _ := c.Seek(prefix); k != nil && len(k) > len(prefix) && string(k[:len(prefix)]) == string(prefix); k, _ = c.Next() {
-		names = append(names, string(k[len(prefix):]))
-	}
+	t.guard(func() error {
+		c := t.nodes().Cursor()
+		for k, _ := c.Seek(prefix); k != nil && len(k) > len(prefix) && string(k[:len(prefix)]) == string(prefix); k, _ = c.Next() {
+			names = append(names, string(k[len(prefix):]))
+		}
+		return nil
+	})
 	return names
 }
 
-func (t *fileTxn) zxid() int64 {
-	v := t.tx.Bucket(bucketMeta).Get(keyZxid)
-	if len(v) != 8 {
-		return 0
-	}
-	return int64(binary.BigEndian.Uint64(v))
+func (t *fileTxn) zxid() (zxid int64) {
+	t.guard(func() error {
+		if v := t.tx.Bucket(bucketMeta).Get(keyZxid); len(v) == 8 {
+			zxid = int64(binary.BigEndian.Uint64(v))
+		}
+		return nil
+	})
+	return zxid
 }
 
 func (t *fileTxn) setZxid(zxid int64) {
 	t.wrote = true
-	t.keep(t.tx.Bucket(bucketMeta).Put(keyZxid, binary.BigEndian.AppendUint64(nil, uint64(zxid))))
+	t.guard(func() error {
+		return t.tx.Bucket(bucketMeta).Put(keyZxid, binary.BigEndian.AppendUint64(nil, uint64(zxid)))
+	})
 }
 
 const recordHasData = 1

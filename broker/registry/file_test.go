@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -463,4 +465,97 @@ func TestFileCut(t *testing.T) {
 	if refused < 5 {
 		t.Errorf("refused %d times", refused)
 	}
+}
+
+// TestFileDamaged: whatever is changed in the file, what comes of it is an answer or an ErrStorage, and
+// the root can be closed.
+func TestFileDamaged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	l := open(t, path)
+	s := l.Session()
+	err := s.Group(func(t Tree) error {
+		for i := range 400 {
+			if _, err := t.Create(fmt.Sprintf("/n%d", i), make([]byte, 200), Persistent); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		_, err = s.Create("/gone", nil, Ephemeral)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := len(whole) / os.Getpagesize()
+	wrong := 0
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		data := slices.Clone(whole)
+		for range 1 + random.IntN(4) {
+			at := random.IntN(pages) * os.Getpagesize()
+			switch random.IntN(4) {
+			case 0: // a page's head, or its first elements
+				data[at+random.IntN(80)] = byte(random.Uint32())
+			case 1:
+				clear(data[at : at+os.Getpagesize()])
+			case 2:
+				copy(data[at:at+os.Getpagesize()], whole[random.IntN(pages)*os.Getpagesize():])
+			default:
+				data[at+random.IntN(os.Getpagesize())] ^= 1 << random.IntN(8)
+			}
+		}
+		path := fmt.Sprint(path, seed) // where bbolt panics as it opens a file, it keeps the lock
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := useDamaged(path); errors.Is(err, ErrStorage) {
+			wrong++
+		} else if err != nil && !errors.Is(err, ErrNoNode) && !errors.Is(err, ErrNodeExists) && !errors.Is(err, ErrNotEmpty) {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+	if wrong == 0 {
+		t.Error("no damage was found")
+	}
+}
+
+// useDamaged reads and writes as much of a tree as it lets.
+func useDamaged(path string) error {
+	s, err := OpenFile(path)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	names, _, err := s.Children("/", nil)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, _, err := s.Get("/"+name, nil); errors.Is(err, ErrStorage) {
+			return err
+		}
+	}
+	for from := range 2 {
+		err := s.Group(func(t Tree) error {
+			for i := range 20 {
+				if _, err := t.Create(fmt.Sprintf("/more%d-%d", from, i), make([]byte, 500), Persistent); err != nil {
+					return err
+				}
+				if err := t.Delete(fmt.Sprintf("/n%d", 7*i+from), AnyVersion); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -275,8 +275,8 @@ func (t *localTree) read(w *Watcher, f func(txn) error) error {
 	}
 	defer l.store.discard(x)
 	err = f(x)
-	if ft, ok := x.(*fileTxn); ok && err == nil {
-		err = ft.err
+	if ft, ok := x.(*fileTxn); ok && ft.err != nil {
+		err = ft.err // else what could not be read would count as not there
 	}
 	return err
 }
