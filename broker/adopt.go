@@ -16,8 +16,8 @@ import (
 
 // takeOver fills a new registry with what a Kafka in KRaft mode has left in __cluster_metadata:
 // topics with their ids and settings, users, ACLs, quotas. It is one transaction, and what makes
-// it once only is that it makes nodes which no start goes without. Metadata that are broken leave
-// the topics to be made of the logs, see orphans; the metadata's files are only read.
+// it once only is that it makes nodes which no start goes without. Metadata that are broken, or older than
+// the logs, leave the topics to be made of the logs, see orphans; the metadata's files are only read.
 func (b *Broker) takeOver(fs vfs.FS, dirs *log.Dirs, settings *config.Broker, cluster string) error {
 	if id := dirs.BrokerID(); b.opts.InMemory || id >= 0 && id != settings.ID { // the latter cannot start, and OpenManager says why
 		return nil
@@ -43,6 +43,11 @@ func (b *Broker) takeOver(fs vfs.FS, dirs *log.Dirs, settings *config.Broker, cl
 		return nil
 	}
 	plan := image.Plan(fs, settings.LogDirs, settings.ID, newestFeatures())
+	if len(plan.Newer) > 0 { // it was taken over once, and the registry has been lost since
+		b.log.Warn("the cluster metadata of Kafka's KRaft mode are older than the logs, which others have led since; topics are made of the logs alone: their settings, users, ACLs and quotas are not known",
+			"dir", from, "topics", plan.Newer)
+		return nil
+	}
 	ops := make([]registry.Op, len(plan.Nodes))
 	for i, n := range plan.Nodes {
 		ops[i] = registry.Create(n.Path, n.Data, registry.Persistent)

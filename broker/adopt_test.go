@@ -316,3 +316,28 @@ func TestRegistryLostDirMissing(t *testing.T) {
 		t.Errorf("%v, %v", topics, err)
 	}
 }
+
+// TestTakeOverOfOldMetadata: once something was written here, the metadata of before are not taken over
+// again when the registry is lost: what was deleted or kept for longer since is not in them.
+func TestTakeOverOfOldMetadata(t *testing.T) {
+	dir := foreign(t)
+	dirs := map[string]string{"log.dirs": dir}
+	adm, _, stop := speaking(t, dirs)
+	offsets := kadm.Offsets{}
+	offsets.AddOffset("segments", 0, 1, -1)
+	if err := adm.CommitAllOffsets(t.Context(), "another", offsets); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := os.Remove(filepath.Join(dir, registryFile)); err != nil {
+		t.Fatal(err)
+	}
+	adm, said, stop := speaking(t, dirs)
+	defer stop()
+	if !strings.Contains(said.String(), "are older than the logs") {
+		t.Errorf("it said\n%s", said)
+	}
+	if got := setting(t, adm, "segments", "retention.ms"); got != "-1" {
+		t.Errorf("retention.ms is %s", got)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"sync"
@@ -140,6 +141,9 @@ func New(o Options) (_ *Broker, err error) {
 	if err == nil { // before anything reads the registry
 		err = b.takeOver(fs, dirs, settings, clusterID)
 	}
+	if err == nil {
+		err = b.identity(dirs, settings)
+	}
 	if err == nil { // before the logs: dynamic settings may be theirs
 		b.follower = follow.New(follow.Options{Tree: b.tree, Applier: applier{b}, Logger: b.log, Now: o.Now})
 		err = b.follower.Load()
@@ -250,8 +254,29 @@ func (b *Broker) openRegistry(settings *config.Broker) (err error) {
 		b.tree = registry.OpenMemory()
 		return nil
 	}
-	b.tree, err = registry.OpenFile(filepath.Join(registryDir(settings), registryFile))
+	place := registryDir(settings)
+	if err := registryElsewhere(place, settings.LogDirs); err != nil {
+		return err
+	}
+	b.tree, err = registry.OpenFile(filepath.Join(place, registryFile))
 	return err
+}
+
+// errElsewhere: a new registry would take the place of one that is there, for another order of the same log
+// directories.
+var errElsewhere = errors.New("the registry is in another directory")
+
+// registryElsewhere finds a registry in a log directory that is not the place for it, which has none.
+func registryElsewhere(place string, dirs []string) error {
+	if _, err := os.Stat(filepath.Join(place, registryFile)); !errors.Is(err, os.ErrNotExist) {
+		return nil // it is there, or opening it says what is wrong
+	}
+	for _, d := range dirs {
+		if _, err := os.Stat(filepath.Join(d, registryFile)); err == nil {
+			return fmt.Errorf("%w: %s is in %s, and would be made anew in %s; name that directory first in log.dirs, or in metadata.log.dir, or move the file", errElsewhere, registryFile, d, place)
+		}
+	}
+	return nil
 }
 
 // registryDir is where the embedded registry lies.

@@ -98,7 +98,14 @@ func (b *Broker) adopt(ctx context.Context, names []string, found map[string][]*
 	var compact []string
 	old, without := 0, 0
 	topics := make([]controller.NewTopic, 0, len(names))
+	ids := map[metadata.ID]string{}
+	for name, t := range b.meta.Load().Topics {
+		ids[t.ID] = name
+	}
 	for _, name := range names {
+		if err := b.distinct(ids, name, found[name]); err != nil {
+			return err
+		}
 		t := controller.NewTopic{Name: name, Partitions: -1, Replication: -1}
 		for _, l := range found[name] {
 			for int(l.Partition()) >= len(t.Assignment) {
@@ -155,6 +162,30 @@ func (b *Broker) adopt(ctx context.Context, names []string, found map[string][]*
 	}
 	b.log.Warn("the registry did not have the topics of these logs, so they were made of what is there; the settings that they had are not known: they keep everything (retention.ms and retention.bytes are -1), those that a cleaner has worked on are compacted on, all else is the default",
 		"topics", made, "partitions", partitions, "compacted", compact, "withOldFormats", old, "withoutLog", without)
+	return nil
+}
+
+// distinct gives logs that have the id of a topic of another name no id, so that their topic gets a new one:
+// somebody copied a partition's directory. With the same id clients would get the one's records for the other's.
+func (b *Broker) distinct(ids map[metadata.ID]string, name string, logs []*log.Log) error {
+	for _, l := range logs {
+		id := l.TopicID()
+		if id == (metadata.ID{}) {
+			continue
+		}
+		of, taken := ids[id]
+		if !taken {
+			ids[id] = name
+			continue
+		}
+		if of == name {
+			continue
+		}
+		if err := l.DropTopicID(); err != nil {
+			return fmt.Errorf("give %s-%d an id of its own: %w", name, l.Partition(), err)
+		}
+		b.log.Warn("a log has the id of another topic, and gets a new one: its directory is a copy", "topic", name, "partition", l.Partition(), "idOf", of)
+	}
 	return nil
 }
 

@@ -98,6 +98,35 @@ func TestRegistryLost(t *testing.T) {
 	}
 }
 
+// TestCopiedDirectory: a copy of a partition's directory becomes a topic with an id of its own, for clients
+// ask for records by the id.
+func TestCopiedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	c, stop := running(t, dir)
+	produce(t, c, "a")
+	id := topicID(t, c, "kept")
+	stop()
+	if err := os.Remove(filepath.Join(dir, registryFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "sister-0"), os.DirFS(filepath.Join(dir, "kept-0"))); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		c, stop = running(t, dir)
+		if now, other := topicID(t, c, "kept"), topicID(t, c, "sister"); now != id || other == id || other == (kadm.TopicID{}) {
+			t.Errorf("topic ids %v and %v, was %v", now, other, id)
+		}
+		produce(t, c, "b")
+		c.AddConsumeTopics("sister")
+		f := c.PollFetches(t.Context())
+		if r := f.Records(); f.Err() != nil || len(r) != 1 || string(r[0].Value) != "a" {
+			t.Errorf("%v, %v", f.Err(), r)
+		}
+		stop()
+	}
+}
+
 // TestLogWithoutTopic: beside topics that are known it is set aside, and a new topic of its name
 // can be made.
 func TestLogWithoutTopic(t *testing.T) {

@@ -27,6 +27,7 @@ type Plan struct {
 	IDs                           map[string][16]byte // of the topics, by name
 	Lost                          []string            // what a registry has no place for, in words
 	Elsewhere                     []string            // topics with partitions that had no replica on this broker, sorted
+	Newer                         []string            // topics whose logs have been led in later epochs than the metadata know of, sorted
 }
 
 // Plan makes the nodes for a broker that is alone: it becomes the only replica of every partition
@@ -68,7 +69,7 @@ func (i *Image) planTopics(p *Plan, fsys vfs.FS, dirs []string, self int32) {
 		t := i.topics[i.names[name]]
 		node := compat.TopicNode{ID: t.id, Partitions: make([][]int32, len(t.partitions))}
 		var states []Node
-		elsewhere := false
+		elsewhere, newer := false, false
 		for n := range int32(len(t.partitions)) {
 			part := t.partitions[n]
 			node.Partitions[n] = []int32{self}
@@ -76,7 +77,9 @@ func (i *Image) planTopics(p *Plan, fsys vfs.FS, dirs []string, self int32) {
 			for _, d := range dirs {
 				dir := filepath.Join(d, name+"-"+strconv.Itoa(int(n)))
 				if _, err := fsys.Stat(dir); err == nil {
-					epoch, found = max(epoch, lastEpoch(fsys, dir)), true
+					last := lastEpoch(fsys, dir)
+					newer = newer || last > part.epoch
+					epoch, found = max(epoch, last), true
 				}
 			}
 			if !found {
@@ -89,6 +92,9 @@ func (i *Image) planTopics(p *Plan, fsys vfs.FS, dirs []string, self int32) {
 		}
 		if elsewhere {
 			p.Elsewhere = append(p.Elsewhere, name)
+		}
+		if newer {
+			p.Newer = append(p.Newer, name)
 		}
 		p.Topics++
 		p.Partitions += len(t.partitions)

@@ -144,7 +144,11 @@ func code(ctx context.Context, err error) int16 {
 	c, ok := ctx.Value(callKey{}).(*call)
 	switch {
 	case errors.Is(err, context.Canceled):
-		// The broker stops: the answer goes nowhere.
+		// The broker stops, or the client has left. The connection ends without an answer, which
+		// a client tries again; no code says that for every API.
+		if ok {
+			c.ended = true
+		}
 	case ok:
 		c.peer.api.Metrics.unmapped.Inc()
 		c.peer.api.Logger.ErrorContext(ctx, "error without a wire code", "err", err, "request", c.route.Name)

@@ -266,10 +266,10 @@ func (x *produceCall) wait() func(context.Context) error {
 		for i := range w.waits {
 			one := &w.waits[i]
 			err := one.wait(limited)
-			if ctx.Err() != nil {
+			if err != nil && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err != nil {
+			if err != nil { // else it is answered, though the broker stops: it would be sent again
 				w.fail(ctx, one.rp, one.topic, err)
 			}
 		}

@@ -90,6 +90,9 @@ type response[T any] interface {
 func on[T, U any, Q request[T], S response[U]](a compat.API, h func(*API, context.Context, *Peer, Q) (S, error), cs ...column) route {
 	return newRoute[T, Q](a, cs, func(s *API, c *call, req kmsg.Request) (protocol.Reply, error) {
 		resp, err := h(s, c, c.peer, req.(Q))
+		if c.ended && err == nil {
+			err = context.Canceled
+		}
 		if err != nil || resp == nil {
 			return protocol.Reply{}, err
 		}
@@ -105,6 +108,9 @@ func on[T, U any, Q request[T], S response[U]](a compat.API, h func(*API, contex
 func staged[T, U any, Q request[T], S response[U]](a compat.API, h func(*API, context.Context, *Peer, Q) (S, func(context.Context) error, error), cs ...column) route {
 	return newRoute[T, Q](a, cs, func(s *API, c *call, req kmsg.Request) (protocol.Reply, error) {
 		resp, wait, err := h(s, c, c.peer, req.(Q))
+		if c.ended && err == nil {
+			err = context.Canceled
+		}
 		if err != nil || resp == nil {
 			return protocol.Reply{After: c.after()}, err
 		}
@@ -117,6 +123,9 @@ func staged[T, U any, Q request[T], S response[U]](a compat.API, h func(*API, co
 			w.Context = ctx
 			err := wait(&w)
 			s.Metrics.waited(c)
+			if w.ended && err == nil {
+				err = context.Canceled
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -34,6 +34,7 @@ type call struct {
 	begun   time.Time
 	handled time.Duration // that its handler took
 	wakes   replica.Wakes // fetches that wait for what it appended
+	ended   bool          // the broker stops, or the client has left, before there was an answer
 }
 
 // after is what is left to do for others once the answer is on its way, nil if there is nothing.

@@ -455,3 +455,51 @@ func FuzzHandle(f *testing.F) {
 		}
 	})
 }
+
+// TestEndedWithoutAnswer: what the end of the broker interrupts is not answered with an error that a
+// client takes for final. What was done by then is answered.
+func TestEndedWithoutAnswer(t *testing.T) {
+	stop := func(ctx context.Context, resp *kmsg.ProduceResponse) {
+		rt, rp := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+		rp.ErrorCode = code(ctx, fmt.Errorf("waiting: %w", context.Canceled))
+		rt.Partitions = append(rt.Partitions, rp)
+		resp.Topics = append(resp.Topics, rt)
+	}
+	for _, late := range []bool{false, true} {
+		p := peerOf(bare(staged(compat.Produce, func(_ *API, ctx context.Context, _ *Peer, req *kmsg.ProduceRequest) (*kmsg.ProduceResponse, func(context.Context) error, error) {
+			resp := req.ResponseKind().(*kmsg.ProduceResponse)
+			if !late {
+				stop(ctx, resp)
+				return resp, nil, nil
+			}
+			return resp, func(ctx context.Context) error { stop(ctx, resp); return nil }, nil
+		})))
+		reply, err := p.Handle(t.Context(), frameOf(kmsg.NewPtrProduceRequest(), 9, ""))
+		if late && err == nil {
+			reply.Answer, err = reply.Wait(t.Context())
+		}
+		if !errors.Is(err, context.Canceled) || reply.Answer != nil {
+			t.Errorf("late %v: %v, an answer %v", late, err, reply.Answer != nil)
+		}
+	}
+	p := peerOf(bare(on(compat.EndTxn, func(_ *API, ctx context.Context, _ *Peer, req *kmsg.EndTxnRequest) (*kmsg.EndTxnResponse, error) {
+		resp := req.ResponseKind().(*kmsg.EndTxnResponse)
+		resp.ErrorCode = code(ctx, context.Canceled)
+		return resp, nil
+	})))
+	if reply, err := p.Handle(t.Context(), frameOf(kmsg.NewPtrEndTxnRequest(), 3, "")); !errors.Is(err, context.Canceled) || reply.Answer != nil {
+		t.Errorf("EndTxn: %v, an answer %v", err, reply.Answer != nil)
+	}
+
+	ended, end := context.WithCancel(t.Context())
+	end()
+	var result error
+	x := produceCall{s: bare(), p: p, req: &kmsg.ProduceRequest{}, resp: &kmsg.ProduceResponse{}, deadline: time.Now().Add(time.Hour)}
+	x.waits = []produceWait{{topic: "t", rp: &kmsg.ProduceResponseTopicPartition{}, wait: func(context.Context) error { return result }}}
+	if err := x.wait()(ended); err != nil {
+		t.Errorf("flushed: %v", err)
+	}
+	if result = context.Canceled; !errors.Is(x.wait()(ended), context.Canceled) {
+		t.Error("not flushed, and answered")
+	}
+}
