@@ -67,16 +67,22 @@ func compactedNow(h *house, topic string) bool {
 	return !h.has(topic, 0)
 }
 
-// compactedAgain sees whether a small part of a log being dirty is enough.
+// compactedAgain sees whether a small part of a log being dirty is enough. By default half of it has to be:
+// the log is brought to where it has just been cleaned.
 func compactedAgain(h *house, topic string) bool {
-	const n = 40
+	const n = 16
 	for i := range n {
 		h.put(topic, fmt.Sprint(i), "1")
 	}
-	h.cleanRound()
+	next := int64(n)
+	for next < n+2 || h.has(topic, n) {
+		h.put(topic, "mark", "1")
+		h.cleanRound()
+		next++
+	}
 	h.put(topic, "a", "1", "a", "2", "b", "1")
 	h.cleanRound()
-	return !h.has(topic, n)
+	return !h.has(topic, next)
 }
 
 func tombstoneGone(h *house, topic string) bool {
