@@ -124,6 +124,13 @@ func groupOptions(c *config.Store) *group.Options {
 		Replication:           int16(b.OffsetsTopicReplicationFactor),
 		SegmentBytes:          b.OffsetsTopicSegmentBytes,
 		Codec:                 record.Codec(b.OffsetsTopicCompressionCodec),
+		Consumer: group.ConsumerOptions{
+			Assignors: b.GroupConsumerAssignors,
+			MaxSize:   int(b.GroupConsumerMaxSize),
+			Session:   ms(b.GroupConsumerSessionTimeoutMs),
+			Heartbeat: ms(b.GroupConsumerHeartbeatIntervalMs),
+			Group:     c.ConsumerGroup,
+		},
 		BatchBytes:            int(c.Topic(group.Topic).Log.MaxMessageBytes),
 	}
 }

@@ -21,6 +21,7 @@ type world struct {
 	answers map[*coordinator.Ticket]coordinator.Answer
 	failing error // what appends answer
 	ids     int
+	cluster *cluster // what heartbeats of consumer groups tell of the topics
 }
 
 const startOfTime = 1_700_000_000_000
