@@ -52,11 +52,10 @@ func assignEven(p *problem) map[string]Assignment {
 	}
 	var unfilled []hungry
 	out := map[string]Assignment{}
-	for _, m := range javaOrder(p.members, func(c candidate) uint32 { return javaHash(c.id) }) {
-		quota := least
-		if extra > 0 {
+	for i, m := range javaOrder(p.members, func(c candidate) uint32 { return javaHash(c.id) }) {
+		quota, one := least, extra > 0
+		if one {
 			quota++
-			extra--
 		}
 		a := Assignment{}
 		for _, id := range javaOrder(m.had.Topics(), javaIDHash) {
@@ -71,6 +70,12 @@ func assignEven(p *problem) map[string]Assignment {
 			for _, n := range m.had[id][keep:] {
 				free = append(free, topicPartition{id, n})
 			}
+		}
+		if quota > 0 && one && len(p.members)-i > extra { // one after it may need it to keep what it has
+			quota, one = quota-1, false
+		}
+		if one {
+			extra--
 		}
 		if quota > 0 {
 			unfilled = append(unfilled, hungry{m.id, quota})

@@ -47,10 +47,16 @@ func (m *Machine) without(g *group, mb *consumerMember) []coordinator.Record {
 		}
 	}
 	hash := s.hash
-	if s.cluster != nil { // else no heartbeat has told of the topics yet; the next one will
+	if len(s.members) == 0 {
+		hash = 0
+	} else if s.cluster != nil { // else no heartbeat has told of the topics yet; the next one will
 		hash = s.fingerprint()
 	}
-	return append(s.records, epochRecord(g.id, s.epoch+1, hash))
+	s.records = append(s.records, epochRecord(g.id, s.epoch+1, hash))
+	if len(s.members) == 0 {
+		s.records = append(s.records, targetRecord(g.id, s.epoch+1, 0))
+	}
+	return s.records
 }
 
 // tombstonesOf is what deletes a group, of either kind.

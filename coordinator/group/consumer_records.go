@@ -85,7 +85,7 @@ func memberRecord(group string, m *consumerMember) coordinator.Record {
 	b = kbin.AppendInt32(b, m.rebalance)
 	b = kbin.AppendCompactNullableString(b, m.assignor)
 	if m.classic == nil {
-		b = append(b, 0)
+		b = append(b, 1, 0, 1, 0) // Kafka writes the null
 	} else {
 		b = kbin.AppendUvarint(append(b, 1, 0), uint32(len(m.classic)))
 		b = append(b, m.classic...)
@@ -93,10 +93,14 @@ func memberRecord(group string, m *consumerMember) coordinator.Record {
 	return coordinator.Record{Key: consumerKey(keyConsumerMember, group, m.id), Value: b}
 }
 
-// targetRecord is the epoch of the target assignment and when it was made.
+// targetRecord is the epoch of the target assignment and when it was made; 0: nobody was there.
 func targetRecord(group string, epoch int32, at int64) coordinator.Record {
 	b := kbin.AppendInt32(value0(), epoch)
-	b = kbin.AppendInt64(append(b, 1, 0, 8), at)
+	if at == 0 {
+		b = append(b, 0)
+	} else {
+		b = kbin.AppendInt64(append(b, 1, 0, 8), at)
+	}
 	return coordinator.Record{Key: consumerKey(keyConsumerTarget, group, ""), Value: b}
 }
 

@@ -92,7 +92,7 @@ func (s *step) advance(bump bool) {
 	if s.group.partitions {
 		s.records = append(s.records, tombstone(keyConsumerPartitions, s.id, ""))
 	}
-	s.epoch, s.hash, s.bumped = s.epoch+1, hash, true
+	s.epoch, s.hash, s.bumped = max(s.epoch, 1)+1, hash, true // Kafka's groups begin with 2
 	s.records = append(s.records, epochRecord(s.id, s.epoch, hash))
 }
 
