@@ -255,7 +255,7 @@ func alone(group string) CommitRequest {
 func (w *world) stored(group, topic string) int64 {
 	w.Helper()
 	to := &coordinator.Ticket{}
-	w.take(w.m.Fetch(w.now, FetchRequest{Group: group, Topics: []FetchTopic{{Name: topic, Partitions: []int32{0}}}}, to))
+	w.take(w.m.Fetch(w.now, FetchRequest{Group: group, MemberEpoch: -1, Topics: []FetchTopic{{Name: topic, Partitions: []int32{0}}}}, to))
 	f := must[[]FetchedTopic](w, to)[0].Partitions[0]
 	if f.Err != nil {
 		w.Fatal(f.Err)
