@@ -139,12 +139,10 @@ func TestConsumerGroups(t *testing.T) {
 // waitMembers waits until the members have so many partitions, and are where the group wants them.
 func waitMembers(t *testing.T, adm *kadm.Client, want []int) {
 	t.Helper()
-	var last string
-	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	eventually(t, fmt.Sprint("members with partitions ", want), 40*time.Second, func() bool {
 		groups, err := adm.DescribeConsumerGroups(context.Background(), "group-next")
 		if err != nil {
-			last = err.Error()
-			continue
+			return false
 		}
 		g := groups["group-next"]
 		var n []int
@@ -156,12 +154,8 @@ func waitMembers(t *testing.T, adm *kadm.Client, want []int) {
 			n = append(n, sum)
 		}
 		slices.Sort(n)
-		if slices.Equal(n, want) && g.State == "Stable" {
-			return
-		}
-		last = fmt.Sprint(g.State, n, g.Err)
-	}
-	t.Fatalf("members have %s, want %v", last, want)
+		return slices.Equal(n, want) && g.State == "Stable"
+	})
 }
 
 // TestConsumerGroupPattern: a group that subscribes by a regular expression of the broker's (RE2)
