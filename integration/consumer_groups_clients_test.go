@@ -4,6 +4,7 @@ package integration
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -38,4 +39,25 @@ func TestConsumerGroupTools(t *testing.T) {
 	if out := k.run(nil, "", "kafka-consumer-groups", "--list"); strings.Contains(out, "gj") {
 		t.Errorf("still listed: %s", out)
 	}
+}
+
+// quickGroups has the members of consumer groups speak often.
+var quickGroups = []string{"group.consumer.heartbeat.interval.ms=200", "group.consumer.min.heartbeat.interval.ms=200"}
+
+// TestConfluentConsumerGroups and TestJavaConsumerGroups run the scenario of all clients with
+// group.protocol=consumer: members come and go, the broker is killed under them.
+func TestConfluentConsumerGroups(t *testing.T) {
+	dir := installed(t, "python")
+	t.Setenv("OTTLA_GROUP_PROTOCOL", "consumer")
+	scenario(t, Start(t, quickGroups...), perCodec, func(t *testing.T, addr string) client {
+		return drive(t, addr, filepath.Join(dir, "python", "bin", "python"), filepath.Join("clients", "confluent.py"))
+	})
+}
+
+func TestJavaConsumerGroups(t *testing.T) {
+	command := javaCommand(t, "4.4.0", "Driver")
+	t.Setenv("OTTLA_GROUP_PROTOCOL", "consumer")
+	scenario(t, Start(t, quickGroups...), perCodec, func(t *testing.T, addr string) client {
+		return drive(t, addr, command...)
+	})
 }
