@@ -1,12 +1,14 @@
-// Package group is the state machine of classic consumer groups and committed offsets, as
-// Kafka 4's group coordinator has it (GroupMetadataManager's classic groups, ClassicGroup,
-// OffsetMetadataManager). Machine is pure: time and randomness come in, records, answers and a
+// Package group is the state machine of consumer groups, of the classic protocol and of
+// KIP-848's, and of committed offsets, as Kafka 4's group coordinator has it
+// (GroupMetadataManager, ClassicGroup, ConsumerGroup, OffsetMetadataManager). Machine is pure: time and randomness come in, records, answers and a
 // wake-up time go out; package coordinator runs it. Coordinator is what the broker calls.
 //
 // What a group is made of is of two kinds. Its generation, assignment and offsets are in the
 // log and change only when their record is committed. Who waits, who has joined the
 // generation to come and when patience ends lives in memory: it is as old as this broker's
-// lead, and a member that meets another coordinator joins again.
+// lead, and a member that meets another coordinator joins again. Of groups of the consumer
+// protocol only the deadlines live in memory: what a step changes there is what its records
+// say, and it is changed by replaying them.
 package group
 
 import (
