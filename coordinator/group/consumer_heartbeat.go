@@ -149,7 +149,7 @@ func (m *consumerMember) checkEpoch(r *ConsumerHeartbeatRequest) error {
 	return nil
 }
 
-// updated is a member with what a heartbeat tells.
+// updated is a member with what a heartbeat tells; the same one if that is nothing new.
 func (m *consumerMember) updated(r *ConsumerHeartbeatRequest) *consumerMember {
 	u := *m
 	if r.InstanceID != nil {
@@ -170,7 +170,9 @@ func (m *consumerMember) updated(r *ConsumerHeartbeatRequest) *consumerMember {
 	if r.Regex != nil {
 		u.regex = r.Regex
 	}
-	u.client, u.classic = r.Client, nil
+	if u.client, u.classic = r.Client, nil; u.told(m) {
+		return m
+	}
 	return &u
 }
 

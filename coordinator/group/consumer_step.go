@@ -68,15 +68,14 @@ func (s *step) replace(old, next *consumerMember) {
 // subscribe takes in what a member tells of itself, and what has become of the topics that the
 // group reads; either may begin a new epoch.
 func (s *step) subscribe(old, now *consumerMember) {
-	known := s.members[now.id] != nil
-	bump := !known || s.epoch == 0
-	before := s.assignorName()
-	if !known || !now.told(old) {
+	bump := false
+	if s.members[now.id] != now { // most heartbeats tell nothing new
+		before := s.assignorName()
+		bump = s.members[now.id] == nil || !slices.Equal(now.topics, old.topics) || now.pattern() != old.pattern()
 		s.records = append(s.records, memberRecord(s.id, now))
-		bump = bump || !slices.Equal(now.topics, old.topics) || now.pattern() != old.pattern()
+		s.set(now)
+		bump = bump || s.assignorName() != before
 	}
-	s.set(now)
-	bump = bump || s.assignorName() != before
 	if bump || s.cluster != s.group.seen {
 		s.expand()
 		s.advance(bump)
