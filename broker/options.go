@@ -131,7 +131,7 @@ func groupOptions(c *config.Store) *group.Options {
 			Heartbeat: ms(b.GroupConsumerHeartbeatIntervalMs),
 			Group:     c.ConsumerGroup,
 		},
-		BatchBytes:            int(c.Topic(group.Topic).Log.MaxMessageBytes),
+		BatchBytes: int(c.Topic(group.Topic).Log.MaxMessageBytes),
 	}
 }
 

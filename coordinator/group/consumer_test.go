@@ -271,6 +271,37 @@ func TestConsumerAndClassic(t *testing.T) {
 	}
 }
 
+// TestClassicInTurn: classic members that come while the records of the consumer group that it was
+// are being deleted all get in.
+func TestClassicInTurn(t *testing.T) {
+	w := consumerWorld(t, map[string]int32{"t": 2})
+	one := w.party("g", "one", "t")
+	reconcileAll(t, one)
+	one.leave(leaveEpoch)
+	var tickets []*coordinator.Ticket
+	var first coordinator.Effects
+	for i := range 3 {
+		tickets = append(tickets, &coordinator.Ticket{})
+		e := w.m.Join(w.now, JoinRequest{Group: "g", ProtocolType: "consumer", Protocols: consumerProtocols("t"), Session: 20 * time.Second,
+			Rebalance: 30 * time.Second, NewMemberIDSuffix: string(rune('a' + i))}, tickets[i])
+		if i == 0 {
+			first = e
+		} else if len(e.Records)+len(e.Answers) != 0 {
+			t.Fatalf("member %d did not wait: %+v", i, e)
+		}
+	}
+	w.take(first)
+	w.advance(time.Minute)
+	for i, to := range tickets {
+		if a := must[JoinAnswer](w, to); a.Err != nil {
+			t.Errorf("member %d: %v", i, a.Err)
+		}
+	}
+	if len(w.m.busy) != 0 {
+		t.Errorf("busy: %v", w.m.busy)
+	}
+}
+
 // TestConsumerAppendFails: a change that is not in the log has not happened, and what waited for
 // it goes on from what was before.
 func TestConsumerAppendFails(t *testing.T) {

@@ -59,7 +59,8 @@ func (m *Machine) record(id string, records []coordinator.Record, answer coordin
 	return out
 }
 
-// resume runs steps that have waited, until one writes records.
+// resume runs steps that have waited, until one writes records. Classic members that join the
+// group write nothing at once: they are waited for.
 func (m *Machine) resume(now coordinator.Instant, id string, out coordinator.Effects, steps []turn) coordinator.Effects {
 	for i, s := range steps {
 		if b := m.busy[id]; b != nil {
