@@ -17,7 +17,7 @@ func TestFeatures(t *testing.T) {
 	}{
 		"no node yet":           {nil, 0, -1},
 		"a node of before":      {&compat.FeatureNode{Enabled: true, Levels: map[string]int16{}}, 2, 1},
-		"a level agreed on":     {&compat.FeatureNode{Enabled: true, Levels: map[string]int16{compat.TransactionVersion: 1}}, 1, 0},
+		"a level agreed on":     {&compat.FeatureNode{Enabled: true, Levels: map[string]int16{compat.TransactionVersion: 1, compat.GroupVersion: 1}}, 1, 0},
 		"of a feature unknown ": {&compat.FeatureNode{Enabled: true, Levels: map[string]int16{"x": 7}}, 2, 1},
 	} {
 		b := &Broker{tree: registry.OpenMemory()}

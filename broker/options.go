@@ -124,7 +124,14 @@ func groupOptions(c *config.Store) *group.Options {
 		Replication:           int16(b.OffsetsTopicReplicationFactor),
 		SegmentBytes:          b.OffsetsTopicSegmentBytes,
 		Codec:                 record.Codec(b.OffsetsTopicCompressionCodec),
-		BatchBytes:            int(c.Topic(group.Topic).Log.MaxMessageBytes),
+		Consumer: group.ConsumerOptions{
+			Assignors: b.GroupConsumerAssignors,
+			MaxSize:   int(b.GroupConsumerMaxSize),
+			Session:   ms(b.GroupConsumerSessionTimeoutMs),
+			Heartbeat: ms(b.GroupConsumerHeartbeatIntervalMs),
+			Group:     c.ConsumerGroup,
+		},
+		BatchBytes: int(c.Topic(group.Topic).Log.MaxMessageBytes),
 	}
 }
 

@@ -89,8 +89,8 @@ var (
 	DescribeTransactions                  = API{65, "DescribeTransactions", 0, 0, Served, ""}
 	ListTransactions                      = API{66, "ListTransactions", 0, 2, Served, ""}
 	AllocateProducerIds                   = API{67, "AllocateProducerIds", 0, 0, Later, "the ZooKeeper cluster"}
-	ConsumerGroupHeartbeat                = API{68, "ConsumerGroupHeartbeat", 0, 1, Later, "KIP-848 groups"}
-	ConsumerGroupDescribe                 = API{69, "ConsumerGroupDescribe", 0, 1, Later, "KIP-848 groups"}
+	ConsumerGroupHeartbeat                = API{68, "ConsumerGroupHeartbeat", 0, 1, Served, ""}
+	ConsumerGroupDescribe                 = API{69, "ConsumerGroupDescribe", 0, 1, Served, ""}
 	GetTelemetrySubscriptions             = API{71, "GetTelemetrySubscriptions", 0, 0, Later, "client telemetry"}
 	PushTelemetry                         = API{72, "PushTelemetry", 0, 0, Later, "client telemetry"}
 	ListConfigResources                   = API{74, "ListConfigResources", 0, 1, Served, ""}

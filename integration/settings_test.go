@@ -65,6 +65,12 @@ var effects = []struct {
 
 	{"group.initial.rebalance.delay.ms", seeInitialRebalanceDelay},
 	{"group.min.session.timeout.ms group.max.session.timeout.ms", seeSessionTimeouts},
+	{"group.consumer.assignors", seeConsumerAssignors},
+	{"group.consumer.heartbeat.interval.ms", seeConsumerHeartbeat},
+	{"group.consumer.session.timeout.ms", seeConsumerSession},
+	{"group.consumer.max.size", seeConsumerMaxSize},
+	{"group.coordinator.rebalance.protocols", seeRebalanceProtocols},
+	{"group.consumer.min.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms group.consumer.min.session.timeout.ms group.consumer.max.session.timeout.ms", seeConsumerBounds},
 	{"group.max.size", seeGroupMaxSize},
 	{"offset.metadata.max.bytes", seeOffsetMetadata},
 	{"offsets.retention.minutes offsets.retention.check.interval.ms", seeOffsetsRetention},
@@ -99,6 +105,12 @@ func TestSettings(t *testing.T) {
 			e.see(t)
 		})
 	}
+	for _, e := range groupEffects {
+		t.Run("group "+e.setting, func(t *testing.T) {
+			t.Parallel()
+			e.see(t)
+		})
+	}
 	for _, e := range topicEffects {
 		t.Run("topic "+e.setting, func(t *testing.T) {
 			t.Parallel()
@@ -120,6 +132,9 @@ func TestEverySettingIsSeen(t *testing.T) {
 		for name := range strings.FieldsSeq(e.setting) {
 			add("broker", name)
 		}
+	}
+	for _, e := range groupEffects {
+		add("group", e.setting)
 	}
 	for name := range elsewhere {
 		add("broker", name)

@@ -12,15 +12,16 @@ import (
 // stage brings a fresh broker to the state that a recorded request and its answer speak of.
 type stage struct {
 	*wire
-	r          *recording
-	ids        map[[16]byte][16]byte // recorded topic ids to those given out here
-	partitions map[string]int32      // by topic
-	records    map[string][]int64    // by topic: how many each partition needs to have
-	missing    map[string]bool       // topics that the recorded broker did not have
-	configs    []string              // of the topics: name, value pairs
-	producer   *int64                // whose the records are; nil: nobody's
-	member     *classic
-	session    int32
+	r             *recording
+	ids           map[[16]byte][16]byte // recorded topic ids to those given out here
+	partitions    map[string]int32      // by topic
+	records       map[string][]int64    // by topic: how many each partition needs to have
+	missing       map[string]bool       // topics that the recorded broker did not have
+	configs       []string              // of the topics: name, value pairs
+	producer      *int64                // whose the records are; nil: nobody's
+	member        *classic
+	session       int32
+	consumerEpoch int32 // of the member of a consumer group
 }
 
 // recordedTopic is the name that a topic gets of which a recording has the id alone.
@@ -234,6 +235,24 @@ func (s *stage) groups() {
 				s.member = join(g.Group, true)
 			}
 		}
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		s.coordinator(req.Group, 0)
+		for _, t := range req.SubscribedTopicNames {
+			s.create(t, 1)
+		}
+		if req.MemberEpoch != 0 {
+			s.consumerEpoch = s.joinConsumer(req.Group, req.MemberID)
+		}
+	case *kmsg.ConsumerGroupDescribeRequest:
+		for _, g := range s.r.answer.(*kmsg.ConsumerGroupDescribeResponse).Groups {
+			s.coordinator(g.Group, 0)
+			if g.ErrorCode == 0 { // recorded without members
+				s.joinConsumer(g.Group, "m")
+				leave := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+				leave.Group, leave.MemberID, leave.MemberEpoch = g.Group, "m", -1
+				equal(s, "error of ConsumerGroupHeartbeat", ask[*kmsg.ConsumerGroupHeartbeatResponse](s.wire, leave, 1).ErrorCode, 0)
+			}
+		}
 	case *kmsg.OffsetDeleteRequest:
 		empty(req.Group)
 		for _, t := range req.Topics {
@@ -262,6 +281,17 @@ func (s *stage) groups() {
 			s.coordinator("x", 0)
 		}
 	}
+}
+
+// joinConsumer lets a member join a group of the consumer protocol, and returns its epoch.
+func (s *stage) joinConsumer(group, member string) int32 {
+	s.Helper()
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	req.Group, req.MemberID, req.RebalanceTimeoutMillis = group, member, 60000
+	req.SubscribedTopicNames, req.Topics = []string{}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	resp := ask[*kmsg.ConsumerGroupHeartbeatResponse](s.wire, req, 1)
+	equal(s, "error of ConsumerGroupHeartbeat", resp.ErrorCode, 0)
+	return resp.MemberEpoch
 }
 
 func (s *stage) commitRecorded(group, topic string, id [16]byte, partition, epoch int32) {
@@ -328,6 +358,10 @@ func (s *stage) substitute() {
 					p.CurrentLeaderEpoch = 0
 				}
 			}
+		}
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		if req.MemberEpoch > 0 {
+			req.MemberEpoch = s.consumerEpoch
 		}
 	case *kmsg.ListOffsetsRequest:
 		for i := range req.Topics {

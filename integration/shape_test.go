@@ -17,6 +17,7 @@ import (
 	"ottla/protocol"
 
 	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -97,6 +98,10 @@ func (r *recording) notReplayed() string {
 	case *kmsg.ListGroupsRequest:
 		if len(req.TypesFilter) == 1 && req.TypesFilter[0] == "Share" && compat.ShareGroupHeartbeat.State != compat.Served {
 			return "share groups are not served"
+		}
+	case *kmsg.ConsumerGroupDescribeRequest:
+		if r.answer.(*kmsg.ConsumerGroupDescribeResponse).Groups[0].ErrorCode == kerr.UnsupportedVersion.Code {
+			return "3.9.1 serves no groups of the consumer protocol"
 		}
 	case *kmsg.ListConfigResourcesRequest:
 		return "a client metrics resource of the recorded cluster"

@@ -17,7 +17,7 @@ import (
 //
 // Versions: 1 offsets of the coordinator; 2 all topics, an error for the group; 5 leader epoch
 // (KIP-320); 6 flexible; 7 stable offsets only (KIP-447); 8 several groups (KIP-709); 9 member id
-// and epoch, of which classic groups have no use; 10 topic ids. Version 0 reads the same offsets
+// and epoch, which count in consumer groups; 10 topic ids. Version 0 reads the same offsets
 // as version 1 (see offsetCommit), and is told UNKNOWN_TOPIC_OR_PARTITION where there is none.
 func (s *API) offsetFetch(ctx context.Context, p *Peer, req *kmsg.OffsetFetchRequest) (*kmsg.OffsetFetchResponse, error) {
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
@@ -72,7 +72,10 @@ func (s *API) fetchGroupOffsets(ctx context.Context, p *Peer, req *kmsg.OffsetFe
 	}
 	pic := s.Meta.Load()
 	byID := req.Version >= 10
-	r := group.FetchRequest{Group: in.Group, RequireStable: req.Version >= 7 && req.RequireStable}
+	r := group.FetchRequest{Group: in.Group, MemberEpoch: -1, RequireStable: req.Version >= 7 && req.RequireStable}
+	if req.Version >= 9 {
+		r.MemberID, r.MemberEpoch = in.MemberID, in.MemberEpoch
+	}
 	places := make([]int, 0, len(in.Topics)) // of r's topics in the answer
 	if in.Topics != nil {
 		r.Topics = []group.FetchTopic{}

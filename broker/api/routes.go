@@ -51,6 +51,8 @@ func routes() []route {
 		on(compat.DescribeProducers, (*API).describeProducers),
 		on(compat.DescribeTransactions, (*API).describeTransactions),
 		on(compat.ListTransactions, (*API).listTransactions),
+		on(compat.ConsumerGroupHeartbeat, (*API).consumerGroupHeartbeat),
+		on(compat.ConsumerGroupDescribe, (*API).consumerGroupDescribe),
 		on(compat.ListConfigResources, (*API).listConfigResources, needsCluster(auth.DescribeConfigs)),
 		on(compat.DescribeTopicPartitions, (*API).describeTopicPartitions),
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"ottla/coordinator/group"
 )
 
 // Broker is what is in force for the whole broker. It is never changed once it is handed out.
@@ -61,19 +63,28 @@ type Broker struct {
 	LogCleanerIOMaxBytesPerSecond            float64
 	LogCleanerBackoffMs                      int64
 
-	// Classic groups and committed offsets.
-	GroupInitialRebalanceDelayMs    int64
-	GroupMinSessionTimeoutMs        int64
-	GroupMaxSessionTimeoutMs        int64
-	GroupMaxSize                    int64
-	OffsetMetadataMaxBytes          int64
-	OffsetsCommitTimeoutMs          int64
-	OffsetsRetentionMinutes         int64
-	OffsetsRetentionCheckIntervalMs int64
-	OffsetsTopicNumPartitions       int64
-	OffsetsTopicReplicationFactor   int64
-	OffsetsTopicSegmentBytes        int64
-	OffsetsTopicCompressionCodec    int64 // 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd
+	// Groups and committed offsets.
+	GroupInitialRebalanceDelayMs        int64
+	GroupMinSessionTimeoutMs            int64
+	GroupMaxSessionTimeoutMs            int64
+	GroupMaxSize                        int64
+	GroupConsumerAssignors              []string
+	GroupConsumerHeartbeatIntervalMs    int64
+	GroupConsumerSessionTimeoutMs       int64
+	GroupConsumerMinHeartbeatIntervalMs int64
+	GroupConsumerMaxHeartbeatIntervalMs int64
+	GroupConsumerMinSessionTimeoutMs    int64
+	GroupConsumerMaxSessionTimeoutMs    int64
+	GroupConsumerMaxSize                int64
+	GroupCoordinatorRebalanceProtocols  []string
+	OffsetMetadataMaxBytes              int64
+	OffsetsCommitTimeoutMs              int64
+	OffsetsRetentionMinutes             int64
+	OffsetsRetentionCheckIntervalMs     int64
+	OffsetsTopicNumPartitions           int64
+	OffsetsTopicReplicationFactor       int64
+	OffsetsTopicSegmentBytes            int64
+	OffsetsTopicCompressionCodec        int64 // 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd
 
 	// Transactions.
 	AddPartitionsToTxnRetryBackoffMaxMs                  int64
@@ -235,6 +246,14 @@ func (b *Broker) check(settings map[string]string) error {
 		return refuse("max.connections.per.ip", "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.")
 	case b.OffsetsTopicCompressionCodec < 0 || b.OffsetsTopicCompressionCodec > 4:
 		return refuse("offsets.topic.compression.codec", "Unknown compression type id: "+strconv.FormatInt(b.OffsetsTopicCompressionCodec, 10)+"; allowed are 0 to 4")
+	}
+	for _, name := range b.GroupConsumerAssignors {
+		if !group.HasAssignor(name) {
+			return refuse("group.consumer.assignors", "Unknown assignor "+name+"; there are uniform, range, roundrobin and block, and classes of Java cannot be run")
+		}
+	}
+	if len(b.GroupConsumerAssignors) == 0 {
+		return refuse("group.consumer.assignors", "At least one assignor is needed")
 	}
 	return nil
 }

@@ -142,7 +142,9 @@ const (
 	onTime          = "it happens the moment it is due, without a timer that looks for it"
 	noKRaft         = "the registry is one file of this broker; there is no Raft quorum"
 	noZK            = "it counts only together with zookeeper.connect, which is refused"
-	noConsumer      = "it concerns groups of the consumer protocol (KIP-848), which are not served"
+	assignedAtOnce  = "an assignment is made with the heartbeat that needs it, at once"
+	matchedAtOnce   = "patterns are matched against the topics whenever these have changed"
+	noMigration     = "a group changes between the protocols only while it has no members"
 	noShare         = "it concerns share groups, which are not served"
 	noStreams       = "it concerns streams groups, which are not served"
 	noTelemetry     = "clients are not asked for their metrics"
@@ -165,7 +167,6 @@ const (
 	storedV2        = "batches are stored in format v2, as Kafka does since 3.0 whatever this says"
 	downconversion  = "consumers of before 0.11 are always served"
 	coordinator     = "there is one coordinator, which serves both"
-	protocols       = "classic groups are always served, the other kinds not"
 	commitAcks      = "commits always wait for all in-sync replicas, as with -1"
 
 	java        = "it names a Java class, which ottla cannot run"

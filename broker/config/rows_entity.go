@@ -2,13 +2,13 @@ package config
 
 // groupRows are the settings of one group.
 var groupRows = []groupRow{
-	{Row{"consumer.assignment.interval.ms", Int, "1000", "[0,...]", ClusterWide, 0, noConsumer,
+	{Row{"consumer.assignment.interval.ms", Int, "1000", "[0,...]", ClusterWide, 0, assignedAtOnce,
 		"The shortest time between two assignments."}, "group.consumer.assignment.interval.ms"},
-	{Row{"consumer.assignor.offload.enable", Boolean, "true", "", ClusterWide, Internal, noConsumer,
+	{Row{"consumer.assignor.offload.enable", Boolean, "true", "", ClusterWide, Internal, assignedAtOnce,
 		"Compute assignments outside the coordinator's thread."}, "group.consumer.assignor.offload.enable"},
-	{Row{"consumer.heartbeat.interval.ms", Int, "5000", "[1,...]", ClusterWide, 0, noConsumer,
+	{Row{"consumer.heartbeat.interval.ms", Int, "5000", "[1,...]", ClusterWide, 0, "",
 		"Heartbeat interval told to members."}, "group.consumer.heartbeat.interval.ms"},
-	{Row{"consumer.session.timeout.ms", Int, "45000", "[1,...]", ClusterWide, 0, noConsumer,
+	{Row{"consumer.session.timeout.ms", Int, "45000", "[1,...]", ClusterWide, 0, "",
 		"A member that is silent for this long is out."}, "group.consumer.session.timeout.ms"},
 	{Row{"errors.deadletterqueue.copy.record.enable", Boolean, "false", "", ClusterWide, 0, noShare,
 		"Copy the whole record into its dead letter."}, ""},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"ottla/compat"
 )
@@ -294,4 +295,23 @@ func (s *Store) own(kind, name string) map[string]string {
 	v, _ := s.others.Load(entity{kind, name})
 	m, _ := v.(map[string]string)
 	return m
+}
+
+// ConsumerGroup returns a group's own consumer.session.timeout.ms and
+// consumer.heartbeat.interval.ms; 0 where it has none.
+func (s *Store) ConsumerGroup(name string) (session, heartbeat time.Duration) {
+	values := s.own(Groups, name)
+	if len(values) == 0 {
+		return 0, 0
+	}
+	b := s.Broker()
+	number := func(setting string, least, most int64) time.Duration {
+		n, err := strconv.ParseInt(trim(values[setting]), 10, 32)
+		if err != nil {
+			return 0
+		}
+		return time.Duration(max(least, min(n, most))) * time.Millisecond // the bounds may be newer than the value
+	}
+	return number("consumer.session.timeout.ms", b.GroupConsumerMinSessionTimeoutMs, b.GroupConsumerMaxSessionTimeoutMs),
+		number("consumer.heartbeat.interval.ms", b.GroupConsumerMinHeartbeatIntervalMs, b.GroupConsumerMaxHeartbeatIntervalMs)
 }

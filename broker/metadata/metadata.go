@@ -76,6 +76,7 @@ type Picture struct {
 	Brokers    []Broker          // alive, ascending by id
 	Topics     map[string]*Topic // by name
 	ByID       map[ID]*Topic
+	Serial     int64 // rises with each Store, which sets it
 }
 
 // Broker returns a live broker by its id.
@@ -117,6 +118,7 @@ func (h *Holder) Load() *Picture { return h.p.Load() }
 // Store replaces the picture and wakes those who wait for a change.
 func (h *Holder) Store(p *Picture) {
 	h.mu.Lock()
+	p.Serial = h.p.Load().Serial + 1
 	h.p.Store(p)
 	close(h.changed)
 	h.changed = make(chan struct{})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -264,4 +265,13 @@ func uuid() string {
 	rand.Read(b[:]) // never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// memberID is a random UUID as Kafka prints its own: base64 without padding.
+func memberID() string {
+	var b [16]byte
+	for b[0] == 0 || b[0]>>2 == 62 { // Kafka's do not begin with a dash
+		rand.Read(b[:])
+	}
+	return base64.RawURLEncoding.EncodeToString(b[:])
 }

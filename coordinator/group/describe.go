@@ -12,8 +12,11 @@ type Listed struct {
 	Group, ProtocolType, State, Type string
 }
 
-// typeClassic is what ListGroups calls these groups (KIP-848).
-const typeClassic = "classic"
+// What ListGroups calls kinds of groups (KIP-848).
+const (
+	typeClassic  = "classic"
+	typeConsumer = "consumer"
+)
 
 // List answers with the groups in one of the states and of one of the types ([]Listed); an
 // empty filter lets all pass. Case does not matter.
@@ -23,8 +26,12 @@ func (m *Machine) List(states, types []string, to *coordinator.Ticket) coordinat
 	}
 	out := []Listed{}
 	for _, g := range m.sorted() {
-		if has(states, g.state.String()) && has(types, typeClassic) {
-			out = append(out, Listed{g.id, g.protocolType, g.state.String(), typeClassic})
+		l := Listed{g.id, g.protocolType, g.state.String(), typeClassic}
+		if g.consumer != nil {
+			l = Listed{g.id, consumerProtocol, g.consumer.state(), typeConsumer}
+		}
+		if has(states, l.State) && has(types, l.Type) {
+			out = append(out, l)
 		}
 	}
 	return reply(to, out, nil)
@@ -51,7 +58,7 @@ type DescribedMember struct {
 // there.
 func (m *Machine) Describe(id string, to *coordinator.Ticket) coordinator.Effects {
 	g := m.groups[id]
-	if g == nil {
+	if g == nil || g.consumer != nil {
 		return reply(to, Described{Group: id, State: Dead.String(), Err: ErrGroupNotFound}, nil)
 	}
 	d := Described{Group: id, State: g.state.String(), ProtocolType: g.protocolType}
@@ -71,7 +78,8 @@ func (m *Machine) Describe(id string, to *coordinator.Ticket) coordinator.Effect
 // Summary is what metrics tell of a group.
 type Summary struct {
 	Group   string
-	State   State
+	State   string
+	Type    string // classic or consumer
 	Members int
 	Offsets map[string]map[int32]int64 // by topic and partition
 }
@@ -80,7 +88,10 @@ type Summary struct {
 func (m *Machine) Summarize(to *coordinator.Ticket) coordinator.Effects {
 	out := make([]Summary, 0, len(m.groups))
 	for _, g := range m.sorted() {
-		s := Summary{Group: g.id, State: g.state, Members: len(g.order), Offsets: map[string]map[int32]int64{}}
+		s := Summary{Group: g.id, State: g.state.String(), Type: typeClassic, Members: len(g.order), Offsets: map[string]map[int32]int64{}}
+		if g.consumer != nil {
+			s.State, s.Type, s.Members = g.consumer.state(), typeConsumer, len(g.consumer.members)
+		}
 		for topic, partitions := range g.offsets {
 			s.Offsets[topic] = make(map[int32]int64, len(partitions))
 			for p, o := range partitions {

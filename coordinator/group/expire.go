@@ -17,7 +17,7 @@ func (m *Machine) Sweep(now coordinator.Instant) coordinator.Effects {
 	for _, g := range m.sorted() {
 		expired, all := m.expired(now, g)
 		gone = append(gone, expired...)
-		if all && g.state == Empty && len(g.pending) == 0 && !m.hasOpen(g.id) {
+		if all && g.empty() && len(g.pending) == 0 && !m.hasOpen(g.id) {
 			groups = append(groups, g.id)
 		}
 	}
@@ -36,7 +36,7 @@ func (m *Machine) expired(now coordinator.Instant, g *group) (gone []place, all 
 	var since func(offset) int64
 	committed := func(o offset) int64 { return o.committed }
 	switch {
-	case g.protocolType == "":
+	case g.protocolType == "": // also of consumer groups
 		since = committed
 	case g.state == Empty && g.since >= 0:
 		since = func(offset) int64 { return g.since }

@@ -55,6 +55,7 @@ type group struct {
 	joined       bool                          // a member has joined since the initial delay was last prolonged
 	topics       map[string]bool               // what the members subscribe to; nil: unknown
 	offsets      map[string]map[int32]offset
+	consumer     *consumerGroup // nil: a classic group
 
 	join *coordinator.Alarm // ends the wait for joins
 	sync *coordinator.Alarm // ends the wait for syncs
@@ -77,6 +78,14 @@ type member struct {
 
 func newGroup(id string) *group {
 	return &group{id: id, previous: Dead, since: -1, members: map[string]*member{}}
+}
+
+// empty tells that the group has no members.
+func (g *group) empty() bool {
+	if g.consumer != nil {
+		return len(g.consumer.members) == 0
+	}
+	return g.state == Empty
 }
 
 // take moves the group to a state.
@@ -249,6 +258,9 @@ const consumerProtocol = "consumer"
 // subscribes tells whether a topic's offsets are in use. A consumer group of which it is not
 // known is taken to read everything.
 func (g *group) subscribes(topic string) bool {
+	if g.consumer != nil {
+		return g.consumer.subscribes(topic)
+	}
 	if g.topics != nil {
 		return g.topics[topic]
 	}

@@ -54,7 +54,21 @@ func (m *Machine) Join(now coordinator.Instant, r JoinRequest, to *coordinator.T
 	case r.Session < o.MinSessionTimeout || r.Session > o.MaxSessionTimeout:
 		return refuse(ErrInvalidSessionTimeout, r.MemberID)
 	}
+	if m.busy[r.Group] != nil { // it is a consumer group, or becomes one or none
+		return m.serially(now, r.Group, to, func(now coordinator.Instant) coordinator.Effects { return m.Join(now, r, to) })
+	}
 	g := m.groups[r.Group]
+	if g != nil && g.consumer != nil {
+		if !g.empty() {
+			return refuse(ErrInconsistentProtocol, r.MemberID)
+		}
+		return m.record(r.Group, tombstonesOf(g), coordinator.Answer{}, func(now coordinator.Instant, err error) coordinator.Effects {
+			if err != nil {
+				return refuse(err, r.MemberID)
+			}
+			return m.Join(now, r, to)
+		})
+	}
 	if g == nil {
 		if r.MemberID != "" {
 			return refuse(ErrUnknownMember, r.MemberID)

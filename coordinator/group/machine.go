@@ -1,12 +1,14 @@
-// Package group is the state machine of classic consumer groups and committed offsets, as
-// Kafka 4's group coordinator has it (GroupMetadataManager's classic groups, ClassicGroup,
-// OffsetMetadataManager). Machine is pure: time and randomness come in, records, answers and a
+// Package group is the state machine of consumer groups, of the classic protocol and of
+// KIP-848's, and of committed offsets, as Kafka 4's group coordinator has it
+// (GroupMetadataManager, ClassicGroup, ConsumerGroup, OffsetMetadataManager). Machine is pure: time and randomness come in, records, answers and a
 // wake-up time go out; package coordinator runs it. Coordinator is what the broker calls.
 //
 // What a group is made of is of two kinds. Its generation, assignment and offsets are in the
 // log and change only when their record is committed. Who waits, who has joined the
 // generation to come and when patience ends lives in memory: it is as old as this broker's
-// lead, and a member that meets another coordinator joins again.
+// lead, and a member that meets another coordinator joins again. Of groups of the consumer
+// protocol only the deadlines live in memory: what a step changes there is what its records
+// say, and it is changed by replaying them.
 package group
 
 import (
@@ -28,6 +30,7 @@ type Machine struct {
 	groups map[string]*group
 	alarms coordinator.Alarms
 	open   map[int64]map[place]offset // offsets of open transactions by producer id
+	busy   map[string]*inTurn         // consumer groups with records on their way to the log
 	txn    txnState
 }
 
@@ -44,6 +47,12 @@ var _ coordinator.Machine = (*Machine)(nil)
 // Replay takes one record of the log. Kinds that are not ours are passed over; what can't be
 // read is counted and passed over.
 func (m *Machine) Replay(r coordinator.Logged) {
+	if len(r.Key) >= 2 && isConsumerKey(int16(r.Key[0])<<8|int16(r.Key[1])) {
+		if err := m.replayConsumer(r); err != nil {
+			m.stats.Malformed.Add(1)
+		}
+		return
+	}
 	id, p, isOffset, known, err := readKey(r.Key)
 	switch {
 	case err != nil:
@@ -92,6 +101,7 @@ func (m *Machine) replayGroup(r coordinator.Logged, id string) {
 	}
 	g := newGroup(id)
 	if old := m.groups[id]; old != nil {
+		m.silence(old)
 		g.offsets = old.offsets
 	}
 	g.generation, g.protocolType, g.protocol, g.since = v.Generation, v.ProtocolType, v.Protocol, v.CurrentStateTimestamp
@@ -149,6 +159,10 @@ func (m *Machine) ReplayMarker(producer int64, commit bool) {
 func (m *Machine) Start(now coordinator.Instant) coordinator.Effects {
 	var out coordinator.Effects
 	for _, g := range m.sorted() {
+		if g.consumer != nil {
+			m.startConsumer(now, g)
+			continue
+		}
 		for _, mb := range g.order {
 			m.renew(now, g, mb, mb.session)
 		}
@@ -168,7 +182,12 @@ func (m *Machine) Stop() []coordinator.Answer {
 			g.answerSync(&out, mb, SyncAnswer{Err: coordinator.ErrNotCoordinator})
 		}
 	}
-	m.groups, m.alarms, m.open, m.txn = map[string]*group{}, coordinator.Alarms{}, nil, txnState{}
+	for _, id := range slices.Sorted(maps.Keys(m.busy)) {
+		for _, s := range m.busy[id].steps {
+			out.Answers = append(out.Answers, coordinator.Answer{To: s.to, Err: coordinator.ErrNotCoordinator})
+		}
+	}
+	m.groups, m.alarms, m.open, m.txn, m.busy = map[string]*group{}, coordinator.Alarms{}, nil, txnState{}, nil
 	return out.Answers
 }
 
@@ -203,7 +222,7 @@ func (m *Machine) simpleGroup(id string) *group {
 // groups into another kind with a tombstone, and their offsets go on.
 func (m *Machine) forgetGroup(id string) {
 	g := m.groups[id]
-	if g == nil {
+	if g == nil || g.consumer != nil { // a tombstone of the classic group that it was
 		return
 	}
 	m.silence(g)
@@ -222,6 +241,11 @@ func (m *Machine) silence(g *group) {
 	}
 	for _, mb := range g.order {
 		m.alarms.Cancel(mb.expiry)
+	}
+	if g.consumer != nil {
+		for id := range g.consumer.timers {
+			m.silenceMember(g.consumer, id)
+		}
 	}
 }
 

@@ -12,11 +12,12 @@ import (
 
 // Stats counts what machines do, over all shards of a broker and for as long as it runs.
 type Stats struct {
-	Commits    atomic.Int64 // offsets committed
-	Expired    atomic.Int64 // offsets whose time was up
-	Deleted    atomic.Int64 // offsets deleted by request or with their topic
-	Rebalances atomic.Int64 // generations that became stable
-	Malformed  atomic.Int64 // records that could not be read and were passed over
+	Commits            atomic.Int64 // offsets committed
+	Expired            atomic.Int64 // offsets whose time was up
+	Deleted            atomic.Int64 // offsets deleted by request or with their topic
+	Rebalances         atomic.Int64 // generations that became stable
+	ConsumerRebalances atomic.Int64 // epochs that consumer groups began
+	Malformed          atomic.Int64 // records that could not be read and were passed over
 }
 
 // EndOffset returns the end of a partition as consumers see it, the high watermark; false
@@ -33,7 +34,8 @@ type collector struct {
 	total   *prometheus.Desc
 	byState [4]*prometheus.Desc
 	offsets, members, offset, offsetSum, lag, lagSum,
-	commits, expired, deleted, rebalances, malformed *prometheus.Desc
+	commits, expired, deleted, rebalances, malformed,
+	byType, consumers, consumerRebalances *prometheus.Desc
 }
 
 func newCollector(c *Coordinator, end EndOffset) *collector {
@@ -52,17 +54,20 @@ func newCollector(c *Coordinator, end EndOffset) *collector {
 			CompletingRebalance: numGroups("completingrebalance", ", waiting for the leader's assignment"),
 			Stable:              numGroups("stable", ", stable"),
 		},
-		offsets:    desc("coordinator_group_groupmetadatamanager_numoffsets", "Committed offsets of the groups that this broker coordinates."),
-		members:    desc("consumergroup_members", "Members of the group.", "consumergroup"),
-		offset:     desc("consumergroup_current_offset", "Committed offset of the group for the partition.", "consumergroup", "topic", "partition"),
-		offsetSum:  desc("consumergroup_current_offset_sum", "Committed offsets of the group, summed over the topic.", "consumergroup", "topic"),
-		lag:        desc("consumergroup_lag", "Records between the committed offset and the end of the partition.", "consumergroup", "topic", "partition"),
-		lagSum:     desc("consumergroup_lag_sum", "Lag of the group, summed over the topic.", "consumergroup", "topic"),
-		commits:    desc("server_group_coordinator_metrics_offset_commit_count", "Offsets committed."),
-		expired:    desc("server_group_coordinator_metrics_offset_expiration_count", "Offsets removed because their time was up."),
-		deleted:    desc("server_group_coordinator_metrics_offset_deletion_count", "Offsets deleted by request or with their topic."),
-		rebalances: desc("server_group_coordinator_metrics_group_completed_rebalance_count", "Rebalances of classic groups that were completed."),
-		malformed:  desc("server_group_coordinator_metrics_malformed_record_count", "Records of __consumer_offsets that could not be read."),
+		offsets:            desc("coordinator_group_groupmetadatamanager_numoffsets", "Committed offsets of the groups that this broker coordinates."),
+		members:            desc("consumergroup_members", "Members of the group.", "consumergroup"),
+		offset:             desc("consumergroup_current_offset", "Committed offset of the group for the partition.", "consumergroup", "topic", "partition"),
+		offsetSum:          desc("consumergroup_current_offset_sum", "Committed offsets of the group, summed over the topic.", "consumergroup", "topic"),
+		lag:                desc("consumergroup_lag", "Records between the committed offset and the end of the partition.", "consumergroup", "topic", "partition"),
+		lagSum:             desc("consumergroup_lag_sum", "Lag of the group, summed over the topic.", "consumergroup", "topic"),
+		commits:            desc("server_group_coordinator_metrics_offset_commit_count", "Offsets committed."),
+		expired:            desc("server_group_coordinator_metrics_offset_expiration_count", "Offsets removed because their time was up."),
+		deleted:            desc("server_group_coordinator_metrics_offset_deletion_count", "Offsets deleted by request or with their topic."),
+		rebalances:         desc("server_group_coordinator_metrics_group_completed_rebalance_count", "Rebalances of classic groups that were completed."),
+		byType:             desc("server_group_coordinator_metrics_group_count", "Groups that this broker coordinates, by protocol.", "protocol"),
+		consumers:          desc("server_group_coordinator_metrics_consumer_group_count", "Groups of the consumer protocol that this broker coordinates, by state.", "state"),
+		consumerRebalances: desc("server_group_coordinator_metrics_consumer_group_rebalance_count", "Epochs that groups of the consumer protocol began."),
+		malformed:          desc("server_group_coordinator_metrics_malformed_record_count", "Records of __consumer_offsets that could not be read."),
 	}
 }
 
@@ -74,7 +79,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		out <- d
 	}
 	for _, d := range []*prometheus.Desc{c.total, c.offsets, deadDesc, c.members, c.offset, c.offsetSum, c.lag, c.lagSum,
-		c.commits, c.expired, c.deleted, c.rebalances, c.malformed} {
+		c.commits, c.expired, c.deleted, c.rebalances, c.malformed, c.byType, c.consumers, c.consumerRebalances} {
 		out <- d
 	}
 }
@@ -89,10 +94,16 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	groups := c.c.summaries(ctx)
-	var counts [4]int64
+	counts := map[string]int64{} // of classic groups by state
+	types := map[string]int64{typeClassic: 0, typeConsumer: 0}
+	consumers := map[string]int64{"Empty": 0, "Assigning": 0, "Reconciling": 0, "Stable": 0}
 	var committed int64
 	for _, g := range groups {
-		counts[g.State]++
+		if types[g.Type]++; g.Type == typeConsumer {
+			consumers[g.State]++
+		} else {
+			counts[g.State]++
+		}
 		id := label(g.Group)
 		gauge(c.members, int64(g.Members), id)
 		for topic, partitions := range g.Offsets {
@@ -118,14 +129,21 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.total, int64(len(groups)))
 	gauge(c.offsets, committed)
 	gauge(deadDesc, 0)
-	for state, n := range counts {
-		gauge(c.byState[state], n)
+	for state, d := range c.byState {
+		gauge(d, counts[State(state).String()])
+	}
+	for protocol, n := range types {
+		gauge(c.byType, n, protocol)
+	}
+	for state, n := range consumers {
+		gauge(c.consumers, n, state)
 	}
 	s := &c.c.stats
 	counter(c.commits, &s.Commits)
 	counter(c.expired, &s.Expired)
 	counter(c.deleted, &s.Deleted)
 	counter(c.rebalances, &s.Rebalances)
+	counter(c.consumerRebalances, &s.ConsumerRebalances)
 	counter(c.malformed, &s.Malformed)
 }
 

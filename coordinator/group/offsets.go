@@ -14,7 +14,7 @@ type CommitRequest struct {
 	Group, MemberID string
 	InstanceID      *string
 	Generation      int32
-	NewErrors       bool          // v9 and later: an unknown group is ErrGroupNotFound
+	NewErrors       bool          // v9 and later: an unknown group is ErrGroupNotFound, and consumer groups may commit
 	Retention       time.Duration // v2 to v4; below 0: by offsets.retention.minutes
 	Topics          []CommitTopic
 }
@@ -101,6 +101,8 @@ func (m *Machine) mayCommit(r CommitRequest) (*group, error) {
 		return nil, ErrGroupNotFound
 	case g == nil:
 		return nil, ErrIllegalGeneration
+	case g.consumer != nil:
+		return g, g.consumer.mayCommit(r, r.NewErrors)
 	case r.Generation < 0 && g.state == Empty:
 		return g, nil // an administrator, or a consumer that manages its partitions itself
 	case r.Generation >= 0 || r.MemberID != "" || r.InstanceID != nil:
@@ -119,9 +121,52 @@ func (m *Machine) mayCommit(r CommitRequest) (*group, error) {
 	return g, nil
 }
 
-// FetchRequest asks for the offsets of one group; Topics nil: all of them.
+// mayCommit tells whether a commit may pass (Kafka: ConsumerGroup.validateOffsetCommit). able is
+// false for a version that members of consumer groups may not use.
+func (c *consumerGroup) mayCommit(r CommitRequest, able bool) error {
+	if r.Generation < 0 && len(c.members) == 0 {
+		return nil
+	}
+	mb := c.members[r.MemberID]
+	switch {
+	case mb == nil:
+		return ErrUnknownMember
+	case mb.classic != nil && r.Generation != mb.epoch:
+		return ErrIllegalGeneration
+	case mb.classic == nil && !able:
+		return ErrUnsupportedVersion
+	case r.Generation != mb.epoch:
+		return ErrStaleMemberEpoch
+	}
+	return nil
+}
+
+// mayFetch tells whether a fetch may pass (Kafka: ConsumerGroup.validateOffsetFetch).
+func (c *consumerGroup) mayFetch(r FetchRequest) error {
+	if r.MemberID == nil && r.MemberEpoch < 0 {
+		return nil
+	}
+	if r.MemberID == nil {
+		return ErrUnknownMember
+	}
+	mb := c.members[*r.MemberID]
+	switch {
+	case mb == nil:
+		return ErrUnknownMember
+	case mb.epoch == r.MemberEpoch:
+		return nil
+	case mb.classic != nil:
+		return ErrIllegalGeneration
+	}
+	return ErrStaleMemberEpoch
+}
+
+// FetchRequest asks for the offsets of one group; Topics nil: all of them. A member of a consumer
+// group says who it is.
 type FetchRequest struct {
 	Group         string
+	MemberID      *string
+	MemberEpoch   int32 // below 0 with a nil MemberID: not a member
 	Topics        []FetchTopic
 	RequireStable bool // offsets that an open transaction is about to change are ErrUnstableOffset (KIP-447)
 }
@@ -154,6 +199,11 @@ type FetchedOffset struct {
 func (m *Machine) Fetch(_ coordinator.Instant, r FetchRequest, to *coordinator.Ticket) coordinator.Effects {
 	var offsets map[string]map[int32]offset
 	if g := m.groups[r.Group]; g != nil {
+		if g.consumer != nil {
+			if err := g.consumer.mayFetch(r); err != nil {
+				return reply(to, nil, err)
+			}
+		}
 		offsets = g.offsets
 	}
 	one := func(topic string, id [16]byte, partition int32) FetchedOffset {
@@ -200,7 +250,7 @@ func (m *Machine) DeleteOffsets(_ coordinator.Instant, group string, topics []Fe
 		return reply(to, nil, ErrInvalidGroupID)
 	case g == nil:
 		return reply(to, nil, ErrGroupNotFound)
-	case g.state != Empty && g.protocolType != consumerProtocol:
+	case g.consumer == nil && g.state != Empty && g.protocolType != consumerProtocol:
 		return reply(to, nil, ErrNonEmptyGroup)
 	}
 	var gone []place
@@ -233,7 +283,7 @@ func (m *Machine) DeleteGroups(_ coordinator.Instant, ids []string, to *coordina
 		switch {
 		case g == nil || slices.Contains(groups, id):
 			errs[i] = ErrGroupNotFound
-		case g.state != Empty:
+		case !g.empty():
 			errs[i] = ErrNonEmptyGroup
 		default:
 			gone = append(gone, m.places(g)...)
@@ -286,7 +336,7 @@ func (m *Machine) tombstones(offsets []place, groups []string, count *atomic.Int
 		out.Records = append(out.Records, offsetTombstone(p))
 	}
 	for _, id := range groups {
-		out.Records = append(out.Records, groupTombstone(id))
+		out.Records = append(out.Records, tombstonesOf(m.groups[id])...)
 	}
 	out.Then = func(c coordinator.Commit) (none coordinator.Effects) {
 		if c.Err != nil {
@@ -297,7 +347,11 @@ func (m *Machine) tombstones(offsets []place, groups []string, count *atomic.Int
 			m.replayOffset(coordinator.Logged{}, p)
 		}
 		for _, id := range groups {
-			m.forgetGroup(id)
+			if g := m.groups[id]; g != nil && g.consumer != nil {
+				m.forgetConsumer(g, keyConsumerGroup, "")
+			} else {
+				m.forgetGroup(id)
+			}
 		}
 		return none
 	}

@@ -22,7 +22,39 @@ type Options struct {
 	Replication           int16         // offsets.topic.replication.factor
 	SegmentBytes          int64         // offsets.topic.segment.bytes
 	Codec                 record.Codec  // offsets.topic.compression.codec
-	BatchBytes            int           // a batch of the coordinator is closed before it grows past this
+	Consumer              ConsumerOptions
+	BatchBytes            int // a batch of the coordinator is closed before it grows past this
+}
+
+// ConsumerOptions are the settings of groups of the consumer protocol.
+type ConsumerOptions struct {
+	Assignors []string // group.consumer.assignors; the first is the default
+	MaxSize   int      // group.consumer.max.size
+	Session   time.Duration
+	Heartbeat time.Duration
+	// Group answers a group's own consumer.session.timeout.ms and consumer.heartbeat.interval.ms,
+	// 0 where it has none; nil: no group has any.
+	Group func(id string) (session, heartbeat time.Duration)
+}
+
+// sessionTimeout is after what silence a member of a group is out.
+func (o *Options) sessionTimeout(group string) time.Duration {
+	if o.Consumer.Group != nil {
+		if own, _ := o.Consumer.Group(group); own > 0 {
+			return own
+		}
+	}
+	return o.Consumer.Session
+}
+
+// heartbeatInterval is what members of a group are told.
+func (o *Options) heartbeatInterval(group string) time.Duration {
+	if o.Consumer.Group != nil {
+		if _, own := o.Consumer.Group(group); own > 0 {
+			return own
+		}
+	}
+	return o.Consumer.Heartbeat
 }
 
 // Defaults are Kafka's.
@@ -40,6 +72,10 @@ func Defaults() *Options {
 		Replication:           3,
 		SegmentBytes:          100 << 20,
 		BatchBytes:            1 << 20,
+		Consumer: ConsumerOptions{
+			Assignors: []string{"uniform", "range"}, MaxSize: 1<<31 - 1,
+			Session: 45 * time.Second, Heartbeat: 5 * time.Second,
+		},
 	}
 }
 

@@ -113,6 +113,11 @@ func (m *Machine) mayCommitTxn(r TxnCommitRequest) error {
 	switch {
 	case g == nil && r.Generation >= 0:
 		return ErrIllegalGeneration
+	case g != nil && g.consumer != nil:
+		if r.Generation < 0 && r.MemberID == "" { // a producer of before KIP-447
+			return nil
+		}
+		return g.consumer.mayCommit(r.CommitRequest, true)
 	case g == nil, r.Generation < 0 && g.state == Empty:
 		return nil
 	case r.Generation >= 0 || r.MemberID != "" || r.InstanceID != nil:

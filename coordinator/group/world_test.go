@@ -21,6 +21,7 @@ type world struct {
 	answers map[*coordinator.Ticket]coordinator.Answer
 	failing error // what appends answer
 	ids     int
+	cluster *cluster // what heartbeats of consumer groups tell of the topics
 }
 
 const startOfTime = 1_700_000_000_000
@@ -254,7 +255,7 @@ func alone(group string) CommitRequest {
 func (w *world) stored(group, topic string) int64 {
 	w.Helper()
 	to := &coordinator.Ticket{}
-	w.take(w.m.Fetch(w.now, FetchRequest{Group: group, Topics: []FetchTopic{{Name: topic, Partitions: []int32{0}}}}, to))
+	w.take(w.m.Fetch(w.now, FetchRequest{Group: group, MemberEpoch: -1, Topics: []FetchTopic{{Name: topic, Partitions: []int32{0}}}}, to))
 	f := must[[]FetchedTopic](w, to)[0].Partitions[0]
 	if f.Err != nil {
 		w.Fatal(f.Err)

@@ -1,4 +1,6 @@
 """confluent-kafka, which is librdkafka in Python."""
+import os
+
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
@@ -7,10 +9,13 @@ from driver import serve
 
 class Member:
     def __init__(self, bootstrap, group, topic):
-        self.consumer = Consumer({
+        settings = {
             "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False,
-            "heartbeat.interval.ms": 200, "fetch.wait.max.ms": 200, "reconnect.backoff.max.ms": 500,
-        })
+            "fetch.wait.max.ms": 200, "reconnect.backoff.max.ms": 500, "group.protocol": os.environ.get("OTTLA_GROUP_PROTOCOL", "classic"),
+        }
+        if settings["group.protocol"] == "classic":  # the other one is told by the broker
+            settings["heartbeat.interval.ms"] = 200
+        self.consumer = Consumer(settings)
         self.consumer.subscribe([topic])
 
     def poll(self):

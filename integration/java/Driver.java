@@ -80,7 +80,11 @@ public class Driver {
             p.put("group.id", group);
             p.put("auto.offset.reset", "earliest");
             p.put("enable.auto.commit", "false");
-            p.put("heartbeat.interval.ms", "200");
+            if ("consumer".equals(System.getenv("OTTLA_GROUP_PROTOCOL"))) {
+                p.put("group.protocol", "consumer"); // the broker tells the interval of heartbeats
+            } else {
+                p.put("heartbeat.interval.ms", "200");
+            }
             p.put("fetch.max.wait.ms", "200");
             p.put("key.deserializer", StringDeserializer.class.getName());
             p.put("value.deserializer", StringDeserializer.class.getName());

@@ -1,0 +1,85 @@
+package group
+
+import (
+	"maps"
+	"slices"
+
+	"ottla/coordinator"
+)
+
+// consumerLeave takes a member out, or notes that a static one is away for a while.
+func (m *Machine) consumerLeave(_ coordinator.Instant, r ConsumerHeartbeatRequest, to *coordinator.Ticket) coordinator.Effects {
+	g := m.groups[r.Group]
+	if g == nil || g.consumer == nil {
+		return reply(to, nil, ErrGroupNotFound)
+	}
+	mb := g.consumer.members[r.MemberID]
+	if r.InstanceID != nil {
+		mb = g.consumer.members[g.consumer.instances[*r.InstanceID]]
+		if mb != nil && mb.id != r.MemberID {
+			return reply(to, nil, ErrFencedInstance)
+		}
+	}
+	if mb == nil {
+		return reply(to, nil, ErrUnknownMember)
+	}
+	answer := coordinator.Answer{To: to, Value: ConsumerHeartbeatAnswer{MemberID: mb.id, Epoch: r.Epoch}}
+	if r.Epoch == leaveStaticEpoch {
+		away := *mb
+		away.epoch, away.revoking = leaveStaticEpoch, nil
+		return m.record(g.id, []coordinator.Record{currentRecord(g.id, &away)}, answer, nil)
+	}
+	return m.record(g.id, m.without(g, mb), answer, nil)
+}
+
+// without is what takes a member out of its group. The next heartbeat of another makes the
+// target of the epoch that this begins.
+func (m *Machine) without(g *group, mb *consumerMember) []coordinator.Record {
+	s := newStep(g.id, g.consumer, m.options(), g.consumer.seen, coordinator.Instant{})
+	s.drop(mb)
+	used := map[string]bool{}
+	for _, other := range s.members {
+		used[other.pattern()] = true
+	}
+	if p := mb.pattern(); p != "" && !used[p] {
+		if _, known := s.regexes[p]; known {
+			s.records = append(s.records, tombstone(keyConsumerRegex, g.id, p))
+		}
+	}
+	hash := s.hash
+	if len(s.members) == 0 {
+		hash = 0
+	} else if s.cluster != nil { // else no heartbeat has told of the topics yet; the next one will
+		hash = s.fingerprint()
+	}
+	s.records = append(s.records, epochRecord(g.id, s.epoch+1, hash))
+	if len(s.members) == 0 {
+		s.records = append(s.records, targetRecord(g.id, s.epoch+1, 0))
+	}
+	return s.records
+}
+
+// tombstonesOf is what deletes a group, of either kind.
+func tombstonesOf(g *group) []coordinator.Record {
+	c := g.consumer
+	if c == nil {
+		return []coordinator.Record{groupTombstone(g.id)}
+	}
+	var all []coordinator.Record
+	for _, kind := range []int16{keyConsumerCurrent, keyConsumerTargetOf} {
+		for _, mb := range c.sorted() {
+			all = append(all, tombstone(kind, g.id, mb.id))
+		}
+	}
+	all = append(all, tombstone(keyConsumerTarget, g.id, ""))
+	for _, mb := range c.sorted() {
+		all = append(all, tombstone(keyConsumerMember, g.id, mb.id))
+	}
+	for _, p := range slices.Sorted(maps.Keys(c.regexes)) {
+		all = append(all, tombstone(keyConsumerRegex, g.id, p))
+	}
+	if c.partitions {
+		all = append(all, tombstone(keyConsumerPartitions, g.id, ""))
+	}
+	return append(all, tombstone(keyConsumerGroup, g.id, ""))
+}
