@@ -8,13 +8,11 @@ import (
 	"ottla/broker/registry"
 	"ottla/broker/replica"
 	"ottla/compat"
-	"ottla/coordinator/group"
-	"ottla/coordinator/txn"
 	"ottla/log"
 )
 
-// loadLogs opens the logs that the start cannot do without: those of the coordinators, all after a
-// stop that was not clean, and all where topics have to be made of them.
+// loadLogs opens the logs that the start cannot do without: all after a stop that was not clean, and
+// all where topics have to be made of them. Coordinators open theirs as they load.
 func (b *Broker) loadLogs() error {
 	topics, _, err := b.tree.Children(compat.PathTopics, nil)
 	if err != nil && !errors.Is(err, registry.ErrNoNode) {
@@ -23,7 +21,7 @@ func (b *Broker) loadLogs() error {
 	if len(topics) == 0 || b.adopted != nil {
 		return b.logs.Load()
 	}
-	return b.logs.Load(group.Topic, txn.Topic)
+	return b.logs.LoadUnclean()
 }
 
 // settle opens the logs that the start left for later, and tells the controller which it cannot

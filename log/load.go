@@ -25,14 +25,21 @@ const noticeable = time.Second
 // afterwards and answers ErrStorage; the error of Load is for directories that contradict each
 // other. It is called once, before Create.
 //
-// With topics, only their logs are opened of a directory that was stopped cleanly. The others rest
-// until Host asks for them: what the checkpoints say of them holds until then.
-//
 // What a directory is, goes by its name as in Kafka's LogManager: TOPIC-PARTITION is a log,
 // *-delete is removed, *-stray and *-future are left alone, and so is everything else. A partition
 // whose directory is gone although it had flushed records is not made anew without a word, as Kafka
 // does: it is offline until the directory is back, or a Repair has struck it off.
-func (m *Manager) Load(topics ...string) error {
+func (m *Manager) Load() error { return m.load(func(string) bool { return false }) }
+
+// LoadUnclean is Load for the directories that were not stopped cleanly. The logs of the others, but
+// for those of the topics that are named, rest until Host asks for them: what the checkpoints say of
+// them holds until then.
+func (m *Manager) LoadUnclean(but ...string) error {
+	return m.load(func(topic string) bool { return !slices.Contains(but, topic) })
+}
+
+// load opens logs; of directories that were stopped cleanly those that need not rest.
+func (m *Manager) load(rests func(topic string) bool) error {
 	type job struct {
 		d *dir
 		k key
@@ -55,7 +62,7 @@ func (m *Manager) Load(topics ...string) error {
 				return fmt.Errorf("%s is in both %s and %s; one of them has to go", dirName(k.topic, k.partition), other.path, d.path)
 			}
 			in[k] = d
-			if d.clean && len(topics) > 0 && !slices.Contains(topics, k.topic) {
+			if d.clean && rests(k.topic) {
 				d.saved.Lock()
 				d.skipped[k] = true
 				d.saved.Unlock()

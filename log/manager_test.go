@@ -217,7 +217,7 @@ func TestLoadSome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Load("a"); err != nil {
+		if err := m.LoadUnclean("a"); err != nil {
 			t.Fatal(err)
 		}
 		return m

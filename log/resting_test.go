@@ -45,7 +45,7 @@ func TestCheckpointWhileOpening(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Load("another"); err != nil {
+		if err := m.LoadUnclean("another"); err != nil {
 			t.Fatal(err)
 		}
 		d := m.dirs[0]

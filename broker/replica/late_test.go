@@ -26,7 +26,7 @@ func resting(t *testing.T, n int32, change func(vfs.FS)) *house {
 		change(fsys)
 	}
 	h = houseOn(t, fsys)
-	if err := h.logs.Load("other"); err != nil {
+	if err := h.logs.LoadUnclean("other"); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -97,7 +97,7 @@ func TestLateKeepsCleanStop(t *testing.T) {
 	}
 	h.stop()
 	h = houseOn(t, h.fs)
-	if err := h.logs.Load("other"); err != nil {
+	if err := h.logs.LoadUnclean("other"); err != nil {
 		t.Fatal(err)
 	}
 	h.rest(5, 0, 1)

@@ -20,6 +20,9 @@ const (
 	shelfBytes = 24 << 20
 	// shelfSweep is how often those that were not needed since the last time are given up.
 	shelfSweep = 10 * time.Second
+	// shelfReturn is from how much on what was given up goes back to the system at once: after a load
+	// there is little that would have the garbage collector do it.
+	shelfReturn = 4 << 20
 )
 
 var pools [largeClass]sync.Pool // of *buffer
@@ -97,17 +100,20 @@ func (s *buffers) put(b *buffer) {
 	s.shelf[b.class] = append(s.shelf[b.class], b)
 }
 
-// sweep gives up the large buffers that were not needed since the last time.
-func (s *buffers) sweep() {
+// sweep gives up the large buffers that were not needed since the last time, and says how many bytes
+// they had.
+func (s *buffers) sweep() (given int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for class, row := range s.shelf {
 		n := s.spare[class] // the lowest ones: they were used least
 		for _, b := range row[:n] {
-			s.bytes -= len(b.b)
+			given += len(b.b)
 		}
 		left := copy(row, row[n:])
 		clear(row[left:])
 		s.shelf[class], s.spare[class] = row[:left], left
 	}
+	s.bytes -= given
+	return given
 }

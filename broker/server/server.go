@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -202,7 +203,9 @@ func (s *Server) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-shelf.C:
-			s.buffers.sweep()
+			if s.buffers.sweep() >= shelfReturn {
+				debug.FreeOSMemory()
+			}
 		case <-idle:
 			s.mu.Lock()
 			for c := range s.conns {
