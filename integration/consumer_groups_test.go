@@ -17,6 +17,7 @@ import (
 // nextGen makes a consumer of the protocol of KIP-848 (group.protocol=consumer).
 func nextGen(t *testing.T, b *Broker, group string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
+	//lint:ignore SA1029 it is franz-go's key
 	ctx := context.WithValue(context.Background(), "opt_in_kafka_next_gen_balancer_beta", true)
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.WithContext(ctx), kgo.SeedBrokers(b.Addr()), kgo.ConsumerGroup(group),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100 * time.Millisecond), kgo.DisableAutoCommit()}, opts...)...)

@@ -183,7 +183,7 @@ func TestFilterAllocatesNothing(t *testing.T) {
 				f.Append(out, b, FilterRules{Horizon: 1}, keep)
 			})
 		}
-		if many > few+20 { // pools may be emptied meanwhile
+		if many > few+500 { // pools may be emptied meanwhile, and are, at random, under the race detector
 			t.Errorf("%s: %v allocations for 10 records, %v for 2000", codec, few, many)
 		}
 	}
