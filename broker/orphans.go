@@ -21,11 +21,10 @@ import (
 // A registry without any topic is a new one over data that are not: its file was lost, or the
 // directory comes from a Kafka whose metadata were elsewhere, as those of ZooKeeper are. Then the
 // topics are made of the logs, with their ids. What settings they had is not known, so they keep
-// everything until somebody sets a retention. After takeOver the same holds for topics that the
-// metadata do not have.
+// everything until somebody sets a retention.
 //
-// Beside topics that are known such a log is what is left of a topic that is gone. Nobody can
-// read it, and it would be in the way of a new topic of its name, so it is set aside as Kafka
+// Beside topics that are known, also by takeOver, such a log is what is left of a topic that is gone:
+// a Kafka that was killed may not have come to remove it. Nobody can read it, and it would be in the way of a new topic of its name, so it is set aside as Kafka
 // does (-stray) and kept.
 func (b *Broker) orphans(ctx context.Context) error {
 	if !b.controller.Active() {
@@ -44,7 +43,7 @@ func (b *Broker) orphans(ctx context.Context) error {
 		case known(pic, l):
 		case l.Partition() >= controller.MaxPartitions:
 			b.log.Error("leaving a log alone that no topic has, for its topic would have more partitions than are allowed", "topic", l.Topic(), "partition", l.Partition())
-		case len(pic.Topics) == 0, b.adopted != nil && pic.Topics[l.Topic()] == nil:
+		case len(pic.Topics) == 0:
 			found[l.Topic()] = append(found[l.Topic()], l)
 		default:
 			stray = append(stray, replica.Key{Topic: l.Topic(), Partition: l.Partition()})
