@@ -177,15 +177,11 @@ func (f *repairer) checkpoints(findings []Finding) error {
 // copies writes stretches of a log, which rise, into a file each, and what is to be left into another one,
 // unless only the log's end goes.
 func (f *repairer) copies(name string, bad []stretch) error {
-	log, err := f.fs.OpenFile(name, os.O_RDONLY, 0)
+	log, size, err := openSized(f.fs, name)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	size, err := log.Size()
-	if err != nil {
-		return err
-	}
 	for _, s := range bad {
 		to, err := freeName(f.fs, fmt.Sprintf("%s.%d%s", name, s.from, cutSuffix))
 		if err != nil {

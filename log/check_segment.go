@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 
 	"ottla/log/vfs"
 	"ottla/protocol/record"
@@ -104,7 +103,7 @@ func (p *partitionCheck) segments() error {
 // segment checks a log with its indexes. next is the base of the segment that follows.
 func (p *partitionCheck) segment(base, next int64) error {
 	name := p.file(offsetName(base, logSuffix))
-	f, err := p.fs.OpenFile(name, os.O_RDONLY, 0)
+	f, size, err := openSized(p.fs, name)
 	if err != nil {
 		if notExist(err) {
 			return nil // a broker that runs has deleted it
@@ -112,10 +111,6 @@ func (p *partitionCheck) segment(base, next int64) error {
 		return err
 	}
 	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return err
-	}
 	p.report.Bytes += size
 	p.aborted, p.markers = nil, map[int64]int64{}
 	offsets, err := p.openIndex(offsetIndex, base, size)

@@ -39,22 +39,30 @@ func parseCheckpoint(data []byte) (map[key]int64, error) {
 	}
 	offsets := make(map[key]int64, len(lines))
 	for _, line := range lines {
-		f := strings.Fields(line)
-		if len(f) != 3 {
-			return nil, fmt.Errorf("malformed line %q", line)
-		}
-		p, err := strconv.ParseInt(f[1], 10, 32)
+		e, err := checkpointEntry(line)
 		if err != nil {
-			return nil, fmt.Errorf("malformed line %q", line)
+			return nil, err
 		}
-		offset, err := strconv.ParseInt(f[2], 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("malformed line %q", line)
-		}
-		offsets[key{f[0], int32(p)}] = offset
+		offsets[key{e.Topic, e.Partition}] = e.Offset
 	}
 	return offsets, nil
 }
+
+// checkpointEntry reads a line of an offset checkpoint.
+func checkpointEntry(line string) (CheckpointEntry, error) {
+	f := strings.Fields(line)
+	if len(f) != 3 {
+		return CheckpointEntry{}, malformed(line)
+	}
+	p, err1 := strconv.ParseInt(f[1], 10, 32)
+	offset, err2 := strconv.ParseInt(f[2], 10, 64)
+	if err1 != nil || err2 != nil {
+		return CheckpointEntry{}, malformed(line)
+	}
+	return CheckpointEntry{f[0], int32(p), offset}, nil
+}
+
+func malformed(line string) error { return fmt.Errorf("malformed line %.200q", line) }
 
 // checkpointLines checks the head of a checkpoint file and returns its entries.
 func checkpointLines(data []byte) ([]string, error) {
@@ -96,19 +104,14 @@ func parseEpochs(data []byte) ([]epochEntry, error) {
 	}
 	entries := make([]epochEntry, 0, len(lines))
 	for _, line := range lines {
-		f := strings.Fields(line)
-		if len(f) != 2 {
-			return nil, fmt.Errorf("malformed line %q", line)
+		e, err := epochLine(line)
+		if err == nil && (e.epoch < 0 || e.start < 0) {
+			err = malformed(line)
 		}
-		epoch, err := strconv.ParseInt(f[0], 10, 32)
-		if err != nil || epoch < 0 {
-			return nil, fmt.Errorf("malformed line %q", line)
+		if err != nil {
+			return nil, err
 		}
-		start, err := strconv.ParseInt(f[1], 10, 64)
-		if err != nil || start < 0 {
-			return nil, fmt.Errorf("malformed line %q", line)
-		}
-		entries = append(entries, epochEntry{int32(epoch), start})
+		entries = append(entries, e)
 	}
 	// As Kafka's cache does when it reads the file: later entries win over conflicting ones.
 	var e epochs
@@ -116,4 +119,18 @@ func parseEpochs(data []byte) ([]epochEntry, error) {
 		e.assign(entry.epoch, entry.start)
 	}
 	return e.list, nil
+}
+
+// epochLine reads a line of a leader-epoch-checkpoint, whatever the numbers are.
+func epochLine(line string) (epochEntry, error) {
+	f := strings.Fields(line)
+	if len(f) != 2 {
+		return epochEntry{}, malformed(line)
+	}
+	epoch, err1 := strconv.ParseInt(f[0], 10, 32)
+	start, err2 := strconv.ParseInt(f[1], 10, 64)
+	if err1 != nil || err2 != nil {
+		return epochEntry{}, malformed(line)
+	}
+	return epochEntry{int32(epoch), start}, nil
 }

@@ -217,17 +217,16 @@ func (r *Range) Release() {
 }
 
 // readFile reads a small file whole.
-func readFile(fsys vfs.FS, name string) ([]byte, error) {
-	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
+func readFile(fsys vfs.FS, name string) ([]byte, error) { return readAtMost(fsys, name, maxSmallFile) }
+
+// readAtMost reads a file whole. One that is larger than most is Damage.
+func readAtMost(fsys vfs.FS, name string, most int64) ([]byte, error) {
+	f, size, err := openSized(fsys, name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	if size > maxSmallFile {
+	if size > most {
 		return nil, &Damage{File: name, Position: -1, Reason: "far too large"}
 	}
 	data := make([]byte, size)
@@ -236,6 +235,18 @@ func readFile(fsys vfs.FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	return data[:n], nil
+}
+
+// openSized opens a file for reading, and says how large it was then.
+func openSized(fsys vfs.FS, name string) (f vfs.File, size int64, err error) {
+	if f, err = fsys.OpenFile(name, os.O_RDONLY, 0); err != nil {
+		return nil, 0, err
+	}
+	if size, err = f.Size(); err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, size, nil
 }
 
 // maxSmallFile bounds what is read into memory in one piece: 4 million producers' snapshot.

@@ -2,8 +2,6 @@ package log
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -34,23 +32,11 @@ type SegmentFile struct {
 
 // OpenSegmentFile opens a file by its path. Close it.
 func OpenSegmentFile(fsys vfs.FS, name string) (*SegmentFile, error) {
-	f, size, err := openInspected(fsys, name)
+	f, size, err := openSized(fsys, name)
 	if err != nil {
 		return nil, err
 	}
 	return &SegmentFile{f: f, name: name, size: size}, nil
-}
-
-// openInspected opens a file for reading, and says how large it was then.
-func openInspected(fsys vfs.FS, name string) (f vfs.File, size int64, err error) {
-	if f, err = fsys.OpenFile(name, os.O_RDONLY, 0); err != nil {
-		return nil, 0, err
-	}
-	if size, err = f.Size(); err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, size, nil
 }
 
 // Size is the file's size in bytes when it was opened.
@@ -199,22 +185,4 @@ func ParseSnapshotName(name string) (offset int64, epoch int32, ok bool) {
 	}
 	n, err := strconv.ParseInt(e, 10, 32)
 	return offset, int32(n), err == nil
-}
-
-// readAtMost reads a small file whole. One that is larger is Damage.
-func readAtMost(fsys vfs.FS, name string, most int64) ([]byte, error) {
-	f, size, err := openInspected(fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if size > most {
-		return nil, &Damage{File: name, Position: -1, Reason: "far too large"}
-	}
-	b := make([]byte, size)
-	n, err := f.ReadAt(b, 0)
-	if err != nil && err != io.EOF {
-		return nil, err
-	}
-	return b[:n], nil
 }

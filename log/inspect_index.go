@@ -44,7 +44,7 @@ func OpenIndexFile(fsys vfs.FS, name string) (*IndexFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, size, err := openInspected(fsys, name)
+	f, size, err := openSized(fsys, name)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ type TxnEntry struct {
 // out; an error is the last thing yielded.
 func TxnEntries(fsys vfs.FS, name string) iter.Seq2[TxnEntry, error] {
 	return func(yield func(TxnEntry, error) bool) {
-		f, size, err := openInspected(fsys, name)
+		f, size, err := openSized(fsys, name)
 		if err != nil {
 			yield(TxnEntry{}, err)
 			return

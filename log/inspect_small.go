@@ -2,12 +2,9 @@ package log
 
 import (
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"iter"
-	"strconv"
-	"strings"
 
 	"ottla/log/vfs"
 )
@@ -39,7 +36,7 @@ func (p SnapshotProducer) FirstSequence() int32 {
 // of all. An error comes alone, and wraps ErrDamaged if it is about the bytes; its text is Kafka's.
 func SnapshotEntries(fsys vfs.FS, name string) iter.Seq2[SnapshotProducer, error] {
 	return func(yield func(SnapshotProducer, error) bool) {
-		f, size, err := openInspected(fsys, name)
+		f, size, err := openSized(fsys, name)
 		if err != nil {
 			yield(SnapshotProducer{}, err)
 			return
@@ -58,17 +55,7 @@ func SnapshotEntries(fsys vfs.FS, name string) iter.Seq2[SnapshotProducer, error
 				break
 			}
 			for b := buf[:n]; len(b) >= snapshotProducer; b = b[snapshotProducer:] {
-				p := SnapshotProducer{
-					ProducerID:       int64(binary.BigEndian.Uint64(b)),
-					Epoch:            int16(binary.BigEndian.Uint16(b[8:])),
-					LastSequence:     int32(binary.BigEndian.Uint32(b[10:])),
-					LastOffset:       int64(binary.BigEndian.Uint64(b[14:])),
-					OffsetDelta:      int32(binary.BigEndian.Uint32(b[22:])),
-					Timestamp:        int64(binary.BigEndian.Uint64(b[26:])),
-					CoordinatorEpoch: int32(binary.BigEndian.Uint32(b[34:])),
-					TxnFirstOffset:   int64(binary.BigEndian.Uint64(b[38:])),
-				}
-				if !yield(p, nil) {
+				if !yield(snapshotEntry(b), nil) {
 					return
 				}
 				at += snapshotProducer
@@ -141,16 +128,11 @@ func ReadCheckpoint(fsys vfs.FS, name string) ([]CheckpointEntry, error) {
 	}
 	entries := make([]CheckpointEntry, 0, len(lines))
 	for _, line := range lines {
-		f := strings.Fields(line)
-		if len(f) != 3 {
-			return entries, malformed(name, line)
+		e, err := checkpointEntry(line)
+		if err != nil {
+			return entries, &Damage{name, -1, err.Error()}
 		}
-		p, err1 := strconv.ParseInt(f[1], 10, 32)
-		offset, err2 := strconv.ParseInt(f[2], 10, 64)
-		if err1 != nil || err2 != nil {
-			return entries, malformed(name, line)
-		}
-		entries = append(entries, CheckpointEntry{f[0], int32(p), offset})
+		entries = append(entries, e)
 	}
 	return entries, nil
 }
@@ -169,16 +151,11 @@ func ReadEpochs(fsys vfs.FS, name string) ([]EpochEntry, error) {
 	}
 	entries := make([]EpochEntry, 0, len(lines))
 	for _, line := range lines {
-		f := strings.Fields(line)
-		if len(f) != 2 {
-			return entries, malformed(name, line)
+		e, err := epochLine(line)
+		if err != nil {
+			return entries, &Damage{name, -1, err.Error()}
 		}
-		epoch, err1 := strconv.ParseInt(f[0], 10, 32)
-		start, err2 := strconv.ParseInt(f[1], 10, 64)
-		if err1 != nil || err2 != nil {
-			return entries, malformed(name, line)
-		}
-		entries = append(entries, EpochEntry{int32(epoch), start})
+		entries = append(entries, EpochEntry{e.epoch, e.start})
 	}
 	return entries, nil
 }
@@ -193,10 +170,6 @@ func readCheckpointLines(fsys vfs.FS, name string) ([]string, error) {
 		return nil, &Damage{name, -1, err.Error()}
 	}
 	return lines, nil
-}
-
-func malformed(name, line string) error {
-	return &Damage{name, -1, fmt.Sprintf("malformed line %.200q", line)}
 }
 
 // ReadPartitionMetadata reads the topic id in a partition.metadata.

@@ -148,15 +148,11 @@ func (ld *loader) swaps() error {
 
 // nextOffset is the offset after the last entry of a file.
 func (ld *loader) nextOffset(name string, base int64) (int64, error) {
-	f, err := ld.l.m.fs.OpenFile(ld.l.path(name), 0, 0)
+	f, size, err := openSized(ld.l.m.fs, ld.l.path(name))
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return 0, err
-	}
 	sc := scanner{f: f, end: size, buf: make([]byte, walkBytes)}
 	for err = sc.next(); err == nil; err = sc.next() {
 		base = max(base, sc.head.NextOffset())

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 
 	"ottla/log/vfs"
 )
@@ -14,7 +13,7 @@ const noEntries = -2
 
 // firstEntry has the offsets of a log's first entry: -1 if it is not sound, noEntries if there is none.
 func firstEntry(fsys vfs.FS, name string) (first, last int64, err error) {
-	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
+	f, size, err := openSized(fsys, name)
 	if notExist(err) {
 		return -1, -1, nil // a broker that runs has deleted it
 	}
@@ -22,10 +21,6 @@ func firstEntry(fsys vfs.FS, name string) (first, last int64, err error) {
 		return 0, 0, err
 	}
 	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return 0, 0, err
-	}
 	sc := scanner{f: f, end: size, buf: make([]byte, min(walkBytes, max(size, headerBytes)))}
 	if err = sc.next(); err == nil {
 		if err = sc.check(); err == nil {

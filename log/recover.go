@@ -286,13 +286,8 @@ func (ld *loader) cut(from int) error {
 	if ld.known {
 		return l.dropSegments(ld.list, drop)
 	}
-	for _, s := range slices.Backward(drop) { // the last one first, so that a crash leaves no hole
-		if err := s.setAside(); err != nil {
-			return l.writeFailed("set a segment aside", err)
-		}
-	}
-	l.flush.names.Store(true)
-	return l.dropSegments(ld.list, nil)
+	l.setSegments(ld.list)
+	return l.setAside(drop)
 }
 
 // restart begins at an offset that is above all that there is: after a crash, which took records of
@@ -305,20 +300,28 @@ func (l *Log) restart(start, end int64) error {
 	if err := l.dropSnapshots(func(int64) bool { return true }); err != nil {
 		return l.writeFailed("remove a snapshot", err)
 	}
-	for _, old := range slices.Backward(l.segments()) { // the last one first, so that a crash leaves no hole
-		if err := old.setAside(); err != nil {
-			return l.writeFailed("set a segment aside", err)
-		}
+	if err := l.setAside(l.segments()); err != nil {
+		return err
 	}
 	l.setSegments([]*segment{s})
-	if err := l.m.fs.SyncDir(l.path("")); err != nil {
-		return l.writeFailed("sync directory", err)
-	}
 	if err := s.create(); err != nil {
 		return l.writeFailed("create a segment", err)
 	}
 	l.state.clear()
 	l.epochs.clear()
+	return nil
+}
+
+// setAside keeps segments under names that nobody reads.
+func (l *Log) setAside(drop []*segment) error {
+	for _, s := range slices.Backward(drop) { // the last one first, so that a crash leaves no hole
+		if err := s.setAside(); err != nil {
+			return l.writeFailed("set a segment aside", err)
+		}
+	}
+	if err := l.m.fs.SyncDir(l.path("")); err != nil {
+		return l.writeFailed("sync directory", unsynced(err))
+	}
 	return nil
 }
 

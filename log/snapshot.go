@@ -43,6 +43,20 @@ func formatSnapshot(producers map[int64]*producer) []byte {
 	return b
 }
 
+// snapshotEntry reads a producer's entry.
+func snapshotEntry(b []byte) SnapshotProducer {
+	return SnapshotProducer{
+		ProducerID:       int64(binary.BigEndian.Uint64(b)),
+		Epoch:            int16(binary.BigEndian.Uint16(b[8:])),
+		LastSequence:     int32(binary.BigEndian.Uint32(b[10:])),
+		LastOffset:       int64(binary.BigEndian.Uint64(b[14:])),
+		OffsetDelta:      int32(binary.BigEndian.Uint32(b[22:])),
+		Timestamp:        int64(binary.BigEndian.Uint64(b[26:])),
+		CoordinatorEpoch: int32(binary.BigEndian.Uint32(b[34:])),
+		TxnFirstOffset:   int64(binary.BigEndian.Uint64(b[38:])),
+	}
+}
+
 // parseSnapshot reads a snapshot. Only the last batch of each producer is in it.
 func parseSnapshot(b []byte) ([]producer, error) {
 	if len(b) < snapshotHead {
@@ -60,21 +74,10 @@ func parseSnapshot(b []byte) ([]producer, error) {
 	}
 	list := make([]producer, n)
 	for i := range list {
-		p := producer{
-			id:               int64(binary.BigEndian.Uint64(b)),
-			epoch:            int16(binary.BigEndian.Uint16(b[8:])),
-			lastTime:         int64(binary.BigEndian.Uint64(b[26:])),
-			coordinatorEpoch: int32(binary.BigEndian.Uint32(b[34:])),
-			txnFirst:         max(int64(binary.BigEndian.Uint64(b[38:])), -1),
-		}
-		last := batchMeta{
-			lastSeq:    int32(binary.BigEndian.Uint32(b[10:])),
-			lastOffset: int64(binary.BigEndian.Uint64(b[14:])),
-			delta:      int32(binary.BigEndian.Uint32(b[22:])),
-			time:       p.lastTime,
-		}
-		if last.lastOffset >= 0 {
-			p.add(last)
+		e := snapshotEntry(b)
+		p := producer{id: e.ProducerID, epoch: e.Epoch, lastTime: e.Timestamp, coordinatorEpoch: e.CoordinatorEpoch, txnFirst: max(e.TxnFirstOffset, -1)}
+		if e.LastOffset >= 0 {
+			p.add(batchMeta{lastSeq: e.LastSequence, lastOffset: e.LastOffset, delta: e.OffsetDelta, time: e.Timestamp})
 			p.partial = true
 		}
 		list[i] = p

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -54,15 +53,11 @@ func swapped(fsys vfs.FS, dir string, names map[string]bool) (coverage, error) {
 
 // soundSwap is the offset after the last entry of a file all of whose entries are sound.
 func soundSwap(fsys vfs.FS, name string, base int64) (next int64, err error) {
-	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
+	f, size, err := openSized(fsys, name)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return 0, err
-	}
 	next = base
 	sc := scanner{f: f, end: size, buf: make([]byte, min(checkBytes, max(size, headerBytes))), whole: true}
 	for {
