@@ -56,6 +56,12 @@ func moduleVersion(t *testing.T, module string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// racy are tests that a client loses to itself now and then, whatever the broker does; see FINDINGS.md. They are tried
+// a few times, all others once.
+var racy = regexp.MustCompile(`^test\.integration\.test_producer_integration::(test_idempotent_producer_max_in_flight|test_end_to_end)\[`)
+
+const racyRuns = 2
+
 // conformance runs ../shared/conformance/NAME.sh against a broker with the settings that it asks for.
 func conformance(t *testing.T, name string, limit time.Duration, env ...string) {
 	t.Parallel() // they wait more than they work
@@ -94,20 +100,20 @@ func conformance(t *testing.T, name string, limit time.Duration, env ...string) 
 		return got
 	}
 	got := results()
-	for range 2 { // kafka-python's consumers without a group now and then read nothing, for a cause that is not known
-		var flaky []string
+	for range racyRuns {
+		var lost []string
 		for _, test := range allowList(t, name) {
-			if got[test] != "pass" {
-				flaky = append(flaky, test)
+			if got[test] != "pass" && racy.MatchString(test) {
+				lost = append(lost, test)
 			}
 		}
-		if len(flaky) == 0 {
+		if len(lost) == 0 {
 			break
 		}
-		t.Logf("once more, for %q", flaky)
+		t.Logf("once more, for %q", lost)
 		out, _ = run()
 		again := results()
-		for _, test := range flaky {
+		for _, test := range lost {
 			got[test] = again[test]
 		}
 	}
