@@ -60,7 +60,7 @@ func moduleVersion(t *testing.T, module string) string {
 // a few times, all others once.
 var racy = regexp.MustCompile(`^test\.integration\.test_producer_integration::(test_idempotent_producer_max_in_flight|test_end_to_end)\[`)
 
-const racyRuns = 2
+const racyRuns = 4
 
 // conformance runs ../shared/conformance/NAME.sh against a broker with the settings that it asks for.
 func conformance(t *testing.T, name string, limit time.Duration, env ...string) {
