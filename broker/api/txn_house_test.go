@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"time"
 
 	"ottla/coordinator"
@@ -77,7 +78,7 @@ func (o overtaken) Add(ctx context.Context, r txn.AddRequest) error {
 	return o.Enroller.Add(ctx, r)
 }
 
-// houseTopics makes the topics of coordinators, led here.
+// houseTopics makes the topics of coordinators, led here and loaded.
 type houseTopics struct{ h *storageHouse }
 
 func (m houseTopics) EnsureTopic(_ context.Context, name string, partitions int32, _ int16, configs map[string]string) error {
@@ -92,6 +93,9 @@ func (m houseTopics) EnsureTopic(_ context.Context, name string, partitions int3
 		} else {
 			m.h.Txns.Led(n, 0)
 		}
+	}
+	for len(m.h.Groups.Unloaded(-1))+len(m.h.Txns.Unloaded(-1)) > 0 {
+		runtime.Gosched()
 	}
 	return nil
 }
