@@ -92,10 +92,7 @@ type response[T any] interface {
 func on[T, U any, Q request[T], S response[U]](a compat.API, h func(*API, context.Context, *Peer, Q) (S, error), cs ...column) route {
 	return newRoute[T, Q](a, cs, func(s *API, c *call, req kmsg.Request) (protocol.Reply, error) {
 		resp, err := h(s, c, c.peer, req.(Q))
-		if c.ended && err == nil {
-			err = context.Canceled
-		}
-		if err != nil || resp == nil {
+		if err = c.outcome(err); err != nil || resp == nil {
 			return protocol.Reply{}, err
 		}
 		s.throttle(c, resp)
@@ -110,10 +107,7 @@ func on[T, U any, Q request[T], S response[U]](a compat.API, h func(*API, contex
 func staged[T, U any, Q request[T], S response[U]](a compat.API, h func(*API, context.Context, *Peer, Q) (S, func(context.Context) error, error), cs ...column) route {
 	return newRoute[T, Q](a, cs, func(s *API, c *call, req kmsg.Request) (protocol.Reply, error) {
 		resp, wait, err := h(s, c, c.peer, req.(Q))
-		if c.ended && err == nil {
-			err = context.Canceled
-		}
-		if err != nil || resp == nil {
+		if err = c.outcome(err); err != nil || resp == nil {
 			return protocol.Reply{After: c.after()}, err
 		}
 		s.throttle(c, resp)
@@ -125,10 +119,7 @@ func staged[T, U any, Q request[T], S response[U]](a compat.API, h func(*API, co
 			w.Context = ctx
 			err := wait(&w)
 			s.Metrics.waited(c)
-			if w.ended && err == nil {
-				err = context.Canceled
-			}
-			if err != nil {
+			if err = w.outcome(err); err != nil {
 				return nil, err
 			}
 			return c.encode(resp), nil

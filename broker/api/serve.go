@@ -37,6 +37,14 @@ type call struct {
 	ended   bool          // the broker stops, or the client has left, before there was an answer
 }
 
+// outcome is the error that a handler gave, or that there can be no answer any more.
+func (c *call) outcome(err error) error {
+	if c.ended && err == nil {
+		return context.Canceled
+	}
+	return err
+}
+
 // after is what is left to do for others once the answer is on its way, nil if there is nothing.
 func (c *call) after() func() {
 	if !c.wakes.Any() {

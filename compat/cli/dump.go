@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -222,49 +223,32 @@ func (d *dumper) report() {
 	}
 	w := bufio.NewWriter(d.errOut)
 	defer w.Flush()
-	for _, f := range d.mismatches {
-		fmt.Fprintf(w, "Mismatches in :%s\n", f.file)
-		// by their offset, falling, and of equal ones the last
-		slices.SortStableFunc(f.pairs, func(a, b pair) int { return compareInt64(b.a, a.a) })
-		for _, p := range lastOfEqual(f.pairs) {
-			fmt.Fprintf(w, "  Index offset: %d, log offset: %d\n", p.a, p.b)
-		}
+	byFirst := func(a, b pair) int { return cmp.Compare(a.a, b.a) }
+	for _, f := range d.mismatches { // by their offset, falling, and of equal ones the last
+		slices.SortStableFunc(f.pairs, func(a, b pair) int { return byFirst(b, a) })
+		f.print(w, "Mismatches in :", "  Index offset: %d, log offset: %d\n", lastOfEqual(f.pairs))
 	}
 	for _, f := range d.timestamps {
-		fmt.Fprintf(w, "Found timestamp mismatch in :%s\n", f.file)
-		for _, p := range f.pairs {
-			fmt.Fprintf(w, "  Index timestamp: %d, log timestamp: %d\n", p.a, p.b)
-		}
+		f.print(w, "Found timestamp mismatch in :", "  Index timestamp: %d, log timestamp: %d\n", f.pairs)
 	}
 	for _, f := range d.disorder {
-		fmt.Fprintf(w, "Found out of order timestamp in :%s\n", f.file)
-		for _, p := range f.pairs {
-			fmt.Fprintf(w, "  Index timestamp: %d, Previously indexed timestamp: %d\n", p.a, p.b)
-		}
+		f.print(w, "Found out of order timestamp in :", "  Index timestamp: %d, Previously indexed timestamp: %d\n", f.pairs)
 	}
 	for _, f := range d.notFound {
-		fmt.Fprintf(w, "The following indexed offsets are not found in :%s\n", f.file)
-		for _, p := range f.pairs {
-			fmt.Fprintf(w, "Indexed offset: %d, found log offset: %d\n", p.a, p.b)
-		}
+		f.print(w, "The following indexed offsets are not found in :", "Indexed offset: %d, found log offset: %d\n", f.pairs)
 	}
 	for _, f := range d.gaps {
-		fmt.Fprintf(w, "Non-consecutive offsets in %s\n", f.file)
-		slices.SortStableFunc(f.pairs, func(a, b pair) int { return compareInt64(a.a, b.a) })
-		for _, p := range lastOfEqual(f.pairs) {
-			fmt.Fprintf(w, "  %d is followed by %d\n", p.a, p.b)
-		}
+		slices.SortStableFunc(f.pairs, byFirst)
+		f.print(w, "Non-consecutive offsets in ", "  %d is followed by %d\n", lastOfEqual(f.pairs))
 	}
 }
 
-func compareInt64(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
+// print prints what was found in a file: a line with its name, and one a pair.
+func (f found) print(w io.Writer, head, line string, pairs []pair) {
+	fmt.Fprintf(w, "%s%s\n", head, f.file)
+	for _, p := range pairs {
+		fmt.Fprintf(w, line, p.a, p.b)
 	}
-	return 0
 }
 
 // lastOfEqual leaves of neighbours with the same first number the last.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -179,7 +180,7 @@ func (d *remoteReader) epochs() string {
 		list = append(list, pair{int64(d.int32()), d.int64()})
 		d.tags()
 	}
-	slices.SortStableFunc(list, func(a, b pair) int { return compareInt64(a.a, b.a) })
+	slices.SortStableFunc(list, func(a, b pair) int { return cmp.Compare(a.a, b.a) })
 	text := []byte{'{'}
 	for i, p := range lastOfEqual(list) {
 		if i > 0 {
