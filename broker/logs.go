@@ -14,11 +14,11 @@ import (
 // loadLogs opens the logs that the start cannot do without: all after a stop that was not clean, and
 // all where topics have to be made of them. Coordinators open theirs as they load.
 func (b *Broker) loadLogs() error {
-	topics, _, err := b.tree.Children(compat.PathTopics, nil)
+	topics, err := b.tree.Exists(compat.PathTopics, nil)
 	if err != nil && !errors.Is(err, registry.ErrNoNode) {
 		return fmt.Errorf("look for topics: %w", err)
 	}
-	if len(topics) == 0 || b.adopted != nil {
+	if topics.NumberOfNodes == 0 || b.adopted != nil {
 		return b.logs.Load()
 	}
 	return b.logs.LoadUnclean()
