@@ -24,6 +24,25 @@ type Broker struct {
 	LogDirs        []string
 	MetadataLogDir string // empty: the first of LogDirs
 
+	// The cluster.
+	ZooKeeperConnect                 string // empty: this broker is alone, with a registry of its own
+	ZooKeeperConnectionTimeoutMs     int64
+	ZooKeeperSessionTimeoutMs        int64
+	ZooKeeperMaxInFlightRequests     int64
+	BrokerIDGenerationEnable         bool
+	ReservedBrokerMaxID              int64
+	ControlledShutdownEnable         bool
+	ControlledShutdownMaxRetries     int64
+	ControlledShutdownRetryBackoffMs int64
+	NumReplicaFetchers               int64
+	ReplicaFetchBackoffMs            int64
+	ReplicaFetchMaxBytes             int64
+	ReplicaFetchMinBytes             int64
+	ReplicaFetchResponseMaxBytes     int64
+	ReplicaFetchWaitMaxMs            int64
+	ReplicaLagTimeMaxMs              int64
+	ReplicaSocketTimeoutMs           int64
+
 	// Connections and requests.
 	MaxConnections                       int64
 	MaxConnectionsPerIP                  int64
@@ -161,6 +180,9 @@ func buildBroker(settings map[string]string) (*Broker, error) {
 			"It must contain broker: ottla has no controllers apart from brokers. Allowed are broker and broker,controller")
 	}
 	if err := b.setListeners(set); err != nil {
+		return nil, err
+	}
+	if err := b.setCluster(settings); err != nil {
 		return nil, err
 	}
 	var err error
