@@ -30,6 +30,7 @@ import (
 	"ottla/broker/metrics"
 	"ottla/broker/quota"
 	"ottla/broker/registry"
+	"ottla/broker/remote"
 	"ottla/broker/replica"
 	"ottla/broker/server"
 	"ottla/coordinator/group"
@@ -51,6 +52,7 @@ const trimAfter = time.Second
 const (
 	ModeEmbedded = "embedded"
 	ModeMemory   = "in-memory"
+	ModeCluster  = "cluster" // on ZooKeeper, or on a registry that several brokers of a process share
 )
 
 // Options are what a broker is made of.
@@ -64,7 +66,8 @@ type Options struct {
 	Now      func() time.Time // nil: time.Now
 	Ready    func(Ready)      // called once, when requests are served
 
-	fs vfs.FS // of the logs, for tests; nil: the system's, or memory
+	fs     vfs.FS  // of the logs, for tests; nil: the system's, or memory
+	member *member // of a cluster in one process; nil: none
 }
 
 // Ready says where and how a broker serves.
@@ -90,10 +93,13 @@ type Broker struct {
 	features   atomic.Pointer[features]
 	api        *api.API
 	controller *controller.Controller
+	own        *controller.Own // this broker as controllers reach it
 	server     *server.Server
 	http       *metrics.Server // nil: none
 	state      atomic.Int32    // stateStarting and on
 
+	ways    *remote.Options                 // to other brokers; nil: this one is alone
+	asks    *remote.Controller              // nil: this one is alone
 	hosting atomic.Pointer[replica.Manager] // nil: the start has not come so far
 	lost    chan error                      // holds one: a log directory that the broker cannot do without has failed
 	unclean chan struct{}                   // holds one: unclean.leader.election.enable was switched on somewhere
@@ -138,14 +144,15 @@ func New(o Options) (_ *Broker, err error) {
 	if err = b.openRegistry(settings); err == nil {
 		clusterID, err = registry.ClusterID(b.tree, dirs.ClusterID())
 	}
-	if err == nil { // before anything reads the registry
-		err = b.takeOver(fs, dirs, settings, clusterID)
-	}
 	if err == nil {
-		err = b.identity(dirs, settings)
+		if b.clustered() {
+			settings, err = b.joinCluster(dirs)
+		} else if err = b.takeOver(fs, dirs, settings, clusterID); err == nil { // before anything reads the registry
+			err = b.identity(dirs, settings)
+		}
 	}
 	if err == nil { // before the logs: dynamic settings may be theirs
-		b.follower = follow.New(follow.Options{Tree: b.tree, Applier: applier{b}, Logger: b.log, Now: o.Now})
+		b.follower = follow.New(b.followOptions())
 		err = b.follower.Load()
 	}
 	if err == nil {
@@ -162,14 +169,14 @@ func New(o Options) (_ *Broker, err error) {
 	if err := b.strangers(); err != nil {
 		return nil, err
 	}
-	b.replicas = replica.New(replica.Options{
+	b.replicas = replica.New(b.inCluster(replica.Options{
 		BrokerID: settings.ID, Logs: b.logs, Meta: b.meta,
 		MinISR:     func(topic string) int { return int(b.config.Topic(topic).MinInsyncReplicas) },
 		LogOptions: func(topic string) *log.Options { return &b.config.Topic(topic).Log },
 		Watch:      []replica.Watcher{watcher{b}},
 		Again:      b.lookAgain,
 		Now:        o.Now, Logger: b.log, Registerer: reg,
-	})
+	}))
 	b.hosting.Store(b.replicas)
 	if err := b.dirsLeft(); err != nil { // of what failed before; dirFailed sees the rest
 		return nil, err
@@ -177,28 +184,34 @@ func New(o Options) (_ *Broker, err error) {
 	b.groups = group.New(groupConfig(b, reg))
 	ids := api.NewProducerIDs(func(ctx context.Context) (int64, int64, error) { return b.controller.AllocateProducerIDs(ctx) })
 	b.txns = txn.New(txnConfig(b, ids, reg))
-	b.api, err = api.New(api.API{
+	made := api.API{
 		Logger: b.log, Now: o.Now, BrokerID: settings.ID, Meta: b.meta, Config: b.config, Logs: b.logs, Replicas: b.replicas, Groups: b.groups, Txns: b.txns,
 		FetchSessions: api.NewFetchSessions(int(settings.MaxIncrementalFetchSessionCacheSlots), reg),
 		ProducerIDs:   ids,
 		Features:      b.finalized,
 		Control:       b.newController(settings, reg),
 		Authorizer:    auth.AllowAll{}, Quota: quota.Unlimited{}, Metrics: api.NewMetrics(reg),
-	})
-	if err != nil {
+	}
+	if b.clustered() {
+		made.Own, made.Maker = b.own, b.asks
+	}
+	if b.api, err = api.New(made); err != nil {
 		return nil, err
 	}
 	b.server, err = server.Listen(serverOptions(b, func(c protocol.Conn) server.Session { return b.api.Open(c) }, reg))
 	if err != nil {
 		return nil, err
 	}
-	if err := b.loadFeatures(); err != nil { // before coordinators load and write
+	if !b.clustered() { // else they are followed
+		err = b.loadFeatures() // before coordinators load and write
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := b.controller.Start(context.Background()); err != nil {
 		return nil, err
 	}
-	if b.features.Load().epoch < 0 { // the start has made the node
+	if !b.clustered() && b.features.Load().epoch < 0 { // the start has made the node
 		if err := b.loadFeatures(); err != nil {
 			return nil, err
 		}
@@ -238,10 +251,7 @@ func (b *Broker) openDirs(fs vfs.FS) (*log.Dirs, error) {
 		return nil, err
 	}
 	if id := dirs.BrokerID(); id >= 0 && !b.config.Broker().IDSet && id != b.config.Broker().ID {
-		settings := map[string]string{"node.id": fmt.Sprint(id)} // IDSet: the settings have none
-		maps.Copy(settings, b.opts.Settings)
-		b.config, err = config.New(config.Options{Settings: settings, Logger: b.log, Level: b.opts.Level})
-		if err != nil {
+		if err := b.takeID(id); err != nil {
 			dirs.Close()
 			return nil, err
 		}
@@ -249,8 +259,26 @@ func (b *Broker) openDirs(fs vfs.FS) (*log.Dirs, error) {
 	return dirs, nil
 }
 
+// takeID makes an id that no setting has this broker's.
+func (b *Broker) takeID(id int32) (err error) {
+	settings := maps.Clone(b.opts.Settings)
+	if settings == nil {
+		settings = map[string]string{}
+	}
+	delete(settings, "broker.id") // -1: there is none
+	settings["node.id"] = fmt.Sprint(id)
+	b.config, err = config.New(config.Options{Settings: settings, Logger: b.log, Level: b.opts.Level})
+	return err
+}
+
 func (b *Broker) openRegistry(settings *config.Broker) (err error) {
-	if b.opts.InMemory {
+	switch {
+	case b.opts.member != nil:
+		b.tree = b.opts.member.tree
+		return nil
+	case settings.ZooKeeperConnect != "":
+		return b.openZooKeeper(settings)
+	case b.opts.InMemory:
 		b.tree = registry.OpenMemory()
 		return nil
 	}
@@ -316,7 +344,11 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 	run(&inner, "controller", rooms, b.controller.Run)
 	run(&inner, "registry", rooms, b.follower.Run)
-	if err := b.orphans(ctx); err != nil {
+	serving, stopServing := context.WithCancel(rooms)
+	defer stopServing()
+	if b.clustered() {
+		run(&inner, "replicas", rooms, b.replicas.Run)
+	} else if err := b.orphans(ctx); err != nil {
 		cancel(err)
 	}
 	if ctx.Err() == nil { // else there is nothing to serve
@@ -324,7 +356,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		run(&inner, "topics", rooms, b.forgetTopics)
 		run(&inner, "elections", rooms, b.electUnclean)
 		run(&inner, "watchdog", rooms, b.watchLoading)
-		run(&outer, "server", ctx, b.server.Run)
+		run(&outer, "server", serving, b.server.Run)
 		b.setState(stateRunning)
 		if b.opts.Ready != nil {
 			b.opts.Ready(b.ready())
@@ -346,6 +378,8 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 	cause := context.Cause(ctx)
 	b.setState(stateShuttingDown)
+	b.leave(rooms)
+	stopServing()
 	outer.Wait()
 	b.txns.Close()
 	b.groups.Close()
@@ -371,6 +405,9 @@ func (b *Broker) ready() Ready {
 	if !b.opts.InMemory {
 		r.Mode, r.DataDir = ModeEmbedded, b.config.Broker().LogDirs[0]
 	}
+	if b.clustered() {
+		r.Mode = ModeCluster
+	}
 	for _, a := range b.server.Addrs() {
 		r.Addresses = append(r.Addresses, a.Listener+"://"+a.Addr.String())
 	}
@@ -392,6 +429,9 @@ func (b *Broker) Close() (err error) {
 		}
 		if b.replicas != nil {
 			b.replicas.Close()
+		}
+		if b.asks != nil {
+			b.asks.Close()
 		}
 		if b.tree != nil {
 			err = errors.Join(err, b.tree.Close())

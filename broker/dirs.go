@@ -30,7 +30,7 @@ func (b *Broker) dirFailed(path string, _ error) {
 // dirsLeft is why the broker cannot go on with the log directories that work, nil if it can.
 func (b *Broker) dirsLeft() error {
 	registry := ""
-	if !b.opts.InMemory {
+	if !b.opts.InMemory && !b.clustered() {
 		registry, _ = filepath.Abs(registryDir(b.config.Broker()))
 	}
 	var all []error

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"ottla/broker/config"
@@ -29,15 +30,17 @@ const (
 
 // newController makes the controller, and this broker as it and others reach it.
 func (b *Broker) newController(settings *config.Broker, reg prometheus.Registerer) *controller.Controller {
-	b.controller = controller.New(controller.Options{
+	b.own = &controller.Own{
+		Meta:  b.meta,
+		Epoch: func() int64 { return b.controller.BrokerEpoch() },
+		Lead:  b.lead,
+		Stop:  b.stopReplicas,
+		Known: b.know,
+	}
+	o := controller.Options{
 		Tree: b.tree, BrokerID: settings.ID,
 		Registration: b.registration,
-		Own: &controller.Own{
-			Meta:  b.meta,
-			Epoch: func() int64 { return b.controller.BrokerEpoch() },
-			Lead:  b.lead,
-			Stop:  b.stopReplicas,
-		},
+		Own:          b.own,
 		Defaults: func() (int32, int16) {
 			c := b.config.Broker()
 			return int32(c.NumPartitions), int16(c.DefaultReplicationFactor)
@@ -48,7 +51,11 @@ func (b *Broker) newController(settings *config.Broker, reg prometheus.Registere
 		Logger:     b.log,
 		Registerer: reg,
 		Now:        b.opts.Now,
-	})
+	}
+	if b.clustered() {
+		b.controlCluster(&o, settings)
+	}
+	b.controller = controller.New(o)
 	return b.controller
 }
 
@@ -56,11 +63,21 @@ func (b *Broker) newController(settings *config.Broker, reg prometheus.Registere
 // of the listener of the same name.
 func (b *Broker) registration() compat.BrokerNode {
 	c := b.config.Broker()
+	host := ""
+	if b.clustered() {
+		host = hostName()
+	}
 	n := compat.BrokerNode{Rack: c.BrokerRack, JMXPort: -1, Timestamp: b.opts.Now().UnixMilli()}
 	for _, l := range c.Advertised {
 		port := l.Port
 		if port == 0 {
 			port = b.server.Port(l.Name)
+		}
+		if l.Host == "" && host != "" { // others have to find it
+			l.Host = host
+			if at := slices.IndexFunc(c.Listeners, func(o config.Listener) bool { return o.Name == l.Name && o.Host != "" }); at >= 0 {
+				l.Host = c.Listeners[at].Host
+			}
 		}
 		n.Endpoints = append(n.Endpoints, compat.Endpoint{Listener: l.Name, Protocol: l.Protocol, Host: l.Host, Port: int32(port)})
 	}
@@ -70,6 +87,7 @@ func (b *Broker) registration() compat.BrokerNode {
 // lead takes over partitions that the controller gives to this broker. Settings of topics are
 // read first: a log is made with those that it was created with.
 func (b *Broker) lead(_ context.Context, r *controller.LeaderAndIsr) []controller.PartitionError {
+	b.know(r.Leaders)
 	states := make([]replica.State, len(r.Partitions))
 	var topics []string
 	for i := range r.Partitions {
@@ -98,6 +116,12 @@ func (b *Broker) lead(_ context.Context, r *controller.LeaderAndIsr) []controlle
 func (b *Broker) stopReplicas(_ context.Context, r *controller.StopReplica) []controller.PartitionError {
 	var failed []controller.PartitionError
 	for _, s := range r.Partitions {
+		if p, err := b.replicas.Partition(s.Topic, s.Partition); err == nil && s.LeaderEpoch >= 0 {
+			if _, epoch := p.Leading(); s.LeaderEpoch < epoch {
+				failed = append(failed, controller.PartitionError{Topic: s.Topic, Partition: s.Partition, Err: controller.ErrFencedLeaderEpoch})
+				continue
+			}
+		}
 		if err := b.replicas.Stop(s.Topic, s.Partition, s.Delete); err != nil {
 			failed = append(failed, controller.PartitionError{Topic: s.Topic, Partition: s.Partition, Err: err})
 		}

@@ -7,12 +7,13 @@ import "slices"
 type State int8
 
 const (
-	Served  State = iota // in ApiVersions, in every version from Min to Max
-	Later                // to be built; Why names with what. Not in ApiVersions
-	Refused              // never; Why says the reason. Not in ApiVersions
+	Served    State = iota // in ApiVersions, in every version from Min to Max
+	Later                  // to be built; Why names with what. Not in ApiVersions
+	Refused                // never; Why says the reason. Not in ApiVersions
+	Clustered              // served, and in ApiVersions, where brokers make a cluster; Why says which
 )
 
-func (s State) String() string { return [...]string{"served", "later", "refused"}[s] }
+func (s State) String() string { return [...]string{"served", "later", "refused", "in a cluster"}[s] }
 
 // API is one row of the table: an API that a broker listener of Kafka 3.9.1 or 4.4.0 serves.
 // Min is 3.9.1's lowest version and Max 4.4.0's highest stable one; what is not served yet
@@ -31,10 +32,10 @@ var (
 	Fetch                                 = API{1, "Fetch", 0, 18, Served, ""}
 	ListOffsets                           = API{2, "ListOffsets", 0, 11, Served, ""}
 	Metadata                              = API{3, "Metadata", 0, 13, Served, ""}
-	LeaderAndIsr                          = API{4, "LeaderAndIsr", 0, 7, Later, "the ZooKeeper cluster"}
-	StopReplica                           = API{5, "StopReplica", 0, 4, Later, "the ZooKeeper cluster"}
-	UpdateMetadata                        = API{6, "UpdateMetadata", 0, 8, Later, "the ZooKeeper cluster"}
-	ControlledShutdown                    = API{7, "ControlledShutdown", 0, 3, Later, "the ZooKeeper cluster"}
+	LeaderAndIsr                          = API{4, "LeaderAndIsr", 0, 7, Clustered, "among the brokers of a cluster on ZooKeeper"}
+	StopReplica                           = API{5, "StopReplica", 0, 4, Clustered, "among the brokers of a cluster on ZooKeeper"}
+	UpdateMetadata                        = API{6, "UpdateMetadata", 0, 8, Clustered, "among the brokers of a cluster on ZooKeeper"}
+	ControlledShutdown                    = API{7, "ControlledShutdown", 0, 3, Clustered, "among the brokers of a cluster on ZooKeeper"}
 	OffsetCommit                          = API{8, "OffsetCommit", 0, 10, Served, ""}
 	OffsetFetch                           = API{9, "OffsetFetch", 0, 10, Served, ""}
 	FindCoordinator                       = API{10, "FindCoordinator", 0, 6, Served, ""}
@@ -80,7 +81,7 @@ var (
 	DescribeUserScramCredentials          = API{50, "DescribeUserScramCredentials", 0, 0, Later, "security"}
 	AlterUserScramCredentials             = API{51, "AlterUserScramCredentials", 0, 0, Later, "security"}
 	DescribeQuorum                        = API{55, "DescribeQuorum", 0, 2, Refused, "there is no Raft quorum; consoles take a refused DescribeQuorum for a ZooKeeper cluster and go on"}
-	AlterPartition                        = API{56, "AlterPartition", 0, 3, Later, "the ZooKeeper cluster"}
+	AlterPartition                        = API{56, "AlterPartition", 0, 3, Clustered, "among the brokers of a cluster on ZooKeeper"}
 	UpdateFeatures                        = API{57, "UpdateFeatures", 0, 2, Later, "KIP-848 groups"}
 	Envelope                              = API{58, "Envelope", 0, 0, Refused, "a request is sent to the controller by the client itself, never wrapped by a broker"}
 	DescribeCluster                       = API{60, "DescribeCluster", 0, 2, Served, ""}
@@ -88,7 +89,7 @@ var (
 	UnregisterBroker                      = API{64, "UnregisterBroker", 0, 0, Later, "the ZooKeeper cluster"}
 	DescribeTransactions                  = API{65, "DescribeTransactions", 0, 0, Served, ""}
 	ListTransactions                      = API{66, "ListTransactions", 0, 2, Served, ""}
-	AllocateProducerIds                   = API{67, "AllocateProducerIds", 0, 0, Later, "the ZooKeeper cluster"}
+	AllocateProducerIds                   = API{67, "AllocateProducerIds", 0, 0, Clustered, "among the brokers of a cluster on ZooKeeper"}
 	ConsumerGroupHeartbeat                = API{68, "ConsumerGroupHeartbeat", 0, 1, Served, ""}
 	ConsumerGroupDescribe                 = API{69, "ConsumerGroupDescribe", 0, 1, Served, ""}
 	GetTelemetrySubscriptions             = API{71, "GetTelemetrySubscriptions", 0, 0, Later, "client telemetry"}

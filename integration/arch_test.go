@@ -46,6 +46,8 @@ var mayImport = map[string][]string{
 	"broker/replica":    {"log", "protocol", "protocol/record", "broker/metadata", "broker/peer"},
 	"broker/controller": {"compat", "broker/metadata", "broker/registry", "broker/peer"},
 	// config sets the Options of these rooms, so it is above them
+	// other brokers, as the rooms that ask them need them
+	"broker/remote": {"protocol", "log", "broker/metadata", "broker/peer", "broker/replica", "broker/controller"},
 	"broker/config": {"compat", "log", "coordinator", "coordinator/group", "coordinator/txn", "coordinator/share", "coordinator/streams",
 		"broker/server", "broker/auth", "broker/quota", "broker/replica", "broker/controller"},
 	// follow reads the registry's nodes, whose shapes are in compat
@@ -64,7 +66,7 @@ var below = []string{
 	"protocol/record", "protocol/schema", "protocol", "log/vfs", "log", "compat", "compat/cli",
 	"coordinator", "coordinator/group", "coordinator/txn", "coordinator/share", "coordinator/streams",
 	"broker", "broker/adopt", "broker/api", "broker/auth", "broker/config", "broker/console", "broker/controller", "broker/follow", "broker/metadata",
-	"broker/metrics", "broker/peer", "broker/quota", "broker/registry", "broker/replica", "broker/server",
+	"broker/metrics", "broker/peer", "broker/quota", "broker/registry", "broker/remote", "broker/replica", "broker/server",
 }
 
 func allBut(rooms ...string) []string {

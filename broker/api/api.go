@@ -40,6 +40,8 @@ type API struct {
 	Enroller      Enroller                                      // nil: Txns itself, which then has every transactional id
 	Features      func() (levels map[string]int16, epoch int64) // finalized; epoch below 0, or nil: nothing is
 	Control       *controller.Controller
+	Own           controller.Broker // this broker as controllers of its cluster reach it; nil: it is alone
+	Maker         TopicMaker        // makes topics where another broker is the controller; nil: nobody does
 
 	Authorizer auth.Authorizer
 	Quota      quota.Limiter
@@ -71,7 +73,11 @@ func New(a API) (*API, error) {
 		a.Metrics = NewMetrics(nil)
 	}
 	s := &a
-	s.bind(routes())
+	rows := routes()
+	if s.Own != nil {
+		rows = append(rows, clusterRoutes()...)
+	}
+	s.bind(rows)
 	return s, nil
 }
 

@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"ottla/broker/auth"
 	"ottla/broker/controller"
@@ -36,8 +38,38 @@ func (s *API) ensureTopic(ctx context.Context, name string) error {
 func (s *API) MakeTopic(ctx context.Context, nt controller.NewTopic) error {
 	nt.Replication = int16(min(int(nt.Replication), max(1, len(s.Meta.Load().Brokers))))
 	err := s.Control.CreateTopics(ctx, []controller.NewTopic{nt}, false)[0].Err
+	if elsewhere := s.Maker != nil && errors.Is(err, controller.ErrNotController); elsewhere {
+		if err = s.Maker.CreateTopic(ctx, nt); err == nil || errors.Is(err, controller.ErrTopicExists) {
+			return s.untilKnown(ctx, nt.Name)
+		}
+	}
 	if errors.Is(err, controller.ErrTopicExists) {
 		return nil
 	}
 	return err
+}
+
+// TopicMaker makes a topic on the controller, wherever that is.
+type TopicMaker interface {
+	CreateTopic(ctx context.Context, nt controller.NewTopic) error
+}
+
+// patience is how long a topic that another broker has made is waited for.
+const patience = 5 * time.Second
+
+// untilKnown waits until a topic is in the picture that this broker has of the cluster.
+func (s *API) untilKnown(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		pic, changed := s.Meta.Next()
+		if pic.Topics[name] != nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("topic %s was made, and this broker has not heard of it: %w", name, controller.ErrTimedOut)
+		}
+	}
 }

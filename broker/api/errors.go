@@ -102,6 +102,7 @@ var wire = []struct {
 	{replica.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
 	{replica.ErrNotLeader, kerr.NotLeaderForPartition},
 	{replica.ErrOffline, kerr.KafkaStorageError},
+	{replica.ErrStaleState, kerr.StaleControllerEpoch},
 	{replica.ErrTopicID, kerr.InconsistentTopicID},
 	{replica.ErrFencedEpoch, kerr.FencedLeaderEpoch},
 	{replica.ErrUnknownEpoch, kerr.UnknownLeaderEpoch},

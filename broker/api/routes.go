@@ -58,6 +58,20 @@ func routes() []route {
 	}
 }
 
+// clusterRoutes are what brokers of a cluster ask each other, ascending by key: the rows that
+// compat.APIs calls Clustered.
+func clusterRoutes() []route {
+	member := needsCluster(auth.ClusterAction)
+	return []route{
+		on(compat.LeaderAndIsr, (*API).leaderAndIsr, member),
+		on(compat.StopReplica, (*API).stopReplica, member),
+		on(compat.UpdateMetadata, (*API).updateMetadata, member),
+		on(compat.ControlledShutdown, (*API).controlledShutdown, member),
+		on(compat.AlterPartition, (*API).alterPartition, member),
+		on(compat.AllocateProducerIds, (*API).allocateProducerIDs, member),
+	}
+}
+
 // route is one row: an API, who may call it, and its handler.
 type route struct {
 	compat.API

@@ -2,7 +2,6 @@ package config
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -25,8 +24,6 @@ func (b *Broker) setCluster(settings map[string]string) error {
 	if len(b.raw.processRoles) > 0 {
 		return invalidValue("process.roles", strings.Join(b.raw.processRoles, ","), "It is of KRaft, and zookeeper.connect is set; allowed is one of them")
 	}
-	if b.IDSet && b.BrokerIDGenerationEnable && int64(b.ID) > b.ReservedBrokerMaxID {
-		return invalidValue("broker.id", strconv.Itoa(int(b.ID)), "broker.id must be equal or less than reserved.broker.max.id")
-	}
+	b.GroupCoordinatorRebalanceProtocols = []string{"classic"} // group.version is not finalized, as in 3.9
 	return nil
 }

@@ -282,16 +282,30 @@ func (c *Controller) Reassignments(ctx context.Context, partitions map[string][]
 // producerBlock is how many producer ids a broker gets at once (ProducerIdsBlock).
 const producerBlock = 1000
 
+// AllocateProducerIDsFor is AllocateProducerIDs of the active controller for a member, whose epoch
+// must be that of its registration: else ErrStaleBrokerEpoch.
+func (c *Controller) AllocateProducerIDsFor(ctx context.Context, broker int32, epoch int64) (first, count int64, err error) {
+	err = c.active(ctx, func() error {
+		if m := c.state.members[broker]; m == nil || m.Epoch != epoch {
+			return fmt.Errorf("%w: broker %d, epoch %d", ErrStaleBrokerEpoch, broker, epoch)
+		}
+		var err error
+		first, err = c.takeProducerIDs(ctx, broker, func(last int64) int64 { return last + producerBlock })
+		return err
+	})
+	return first, producerBlock, err
+}
+
 // AllocateProducerIDs takes the next block of producer ids out of the tree. Any broker may.
 func (c *Controller) AllocateProducerIDs(ctx context.Context) (first, count int64, err error) {
-	first, err = c.takeProducerIDs(ctx, func(last int64) int64 { return last + producerBlock })
+	first, err = c.takeProducerIDs(ctx, c.o.BrokerID, func(last int64) int64 { return last + producerBlock })
 	return first, producerBlock, err
 }
 
 // ReserveProducerIDs sees to it that no id up to one that is in use already will be allocated.
 func (c *Controller) ReserveProducerIDs(ctx context.Context, used int64) error {
 	used = min(used, 1<<63-1-producerBlock)
-	_, err := c.takeProducerIDs(ctx, func(last int64) int64 {
+	_, err := c.takeProducerIDs(ctx, c.o.BrokerID, func(last int64) int64 {
 		if used <= last {
 			return last
 		}
@@ -301,8 +315,8 @@ func (c *Controller) ReserveProducerIDs(ctx context.Context, used int64) error {
 }
 
 // takeProducerIDs moves the last id that is taken to what to says of it, at once however far that
-// is, and answers the first one of those that this takes.
-func (c *Controller) takeProducerIDs(ctx context.Context, to func(last int64) int64) (first int64, err error) {
+// is, for a broker, and answers the first one of those that this takes.
+func (c *Controller) takeProducerIDs(ctx context.Context, broker int32, to func(last int64) int64) (first int64, err error) {
 	for {
 		data, st, err := c.tree.Get(compat.PathProducerIDs, nil)
 		if err != nil {
@@ -315,7 +329,7 @@ func (c *Controller) takeProducerIDs(ctx context.Context, to func(last int64) in
 		if last.End > 1<<63-1-producerBlock {
 			return 0, fmt.Errorf("%w: producer ids are used up", ErrInvalidRequest)
 		}
-		next := compat.ProducerBlockNode{Broker: c.o.BrokerID, Start: last.End + 1, End: to(last.End)}
+		next := compat.ProducerBlockNode{Broker: broker, Start: last.End + 1, End: to(last.End)}
 		if next.End == last.End {
 			return next.Start, nil
 		}

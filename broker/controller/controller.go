@@ -37,8 +37,12 @@ type Options struct {
 	// Registration is what the broker is registered as; asked for at Start and after a lost
 	// session. Its timestamp is filled in.
 	Registration func() compat.BrokerNode
-	Own          Broker                       // this broker
-	Dial         func(metadata.Broker) Broker // other brokers; nil: there are none to reach
+	Own          Broker                     // this broker
+	Dial         func(metadata.Broker) Line // other brokers; nil: there are none to reach
+
+	// JoinPatience is how long Start waits for a registration of this broker's id to end that another
+	// session owns: as a rule one of this broker's, before it was killed. 0: not at all.
+	JoinPatience time.Duration
 
 	Defaults func() (partitions int32, replication int16)
 	Unclean  func(topic string) bool // unclean.leader.election.enable of a topic; nil: false
@@ -126,6 +130,9 @@ func (c *Controller) rules() rules {
 // if it is the controller. Errors: the registry's.
 func (c *Controller) Start(ctx context.Context) error {
 	c.ctx = ctx
+	if err := c.awaitID(ctx); err != nil {
+		return fmt.Errorf("register broker %d: %w", c.o.BrokerID, err)
+	}
 	err := c.tree.Group(func(t registry.Tree) error {
 		if err := c.join(t); err != nil {
 			return err
@@ -137,6 +144,38 @@ func (c *Controller) Start(ctx context.Context) error {
 		return fmt.Errorf("register broker %d: %w", c.o.BrokerID, err)
 	}
 	return c.flush(ctx)
+}
+
+// awaitID waits for the end of a registration of this id by another session, see JoinPatience. If it
+// does not end, join says so.
+func (c *Controller) awaitID(ctx context.Context) error {
+	if c.o.JoinPatience <= 0 {
+		return nil
+	}
+	late := time.NewTimer(c.o.JoinPatience)
+	defer late.Stop()
+	w := registry.NewWatcher()
+	for said := false; ; {
+		st, err := c.tree.Exists(compat.PathBroker(c.o.BrokerID), w)
+		switch {
+		case errors.Is(err, registry.ErrNoNode), err == nil && st.EphemeralOwner == c.tree.Session():
+			return nil
+		case err != nil:
+			return err
+		case !said:
+			said = true
+			c.log.Warn("the broker's id is registered by another session, as after a kill; waiting for that to end",
+				"broker", c.o.BrokerID, "session", fmt.Sprintf("%#x", st.EphemeralOwner), "patience", c.o.JoinPatience)
+		}
+		select {
+		case <-w.Wake():
+			w.Take()
+		case <-late.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (c *Controller) join(t registry.Tree) error {
@@ -156,8 +195,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.ctx = ctx
 	defer func() {
 		cancel()
-		for _, s := range c.senders {
-			<-s.done
+		for _, s := range c.senders { // those of Start have another context
+			s.stop()
 		}
 		close(c.stopped)
 		c.metrics.active.Set(0)
@@ -185,6 +224,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			return fmt.Errorf("controller: %w", err)
 		}
 		if err != nil && ctx.Err() == nil {
+			c.reload = true // the next event starts from the tree: it is told of when the connection is back
 			c.log.Error("event not handled", "err", err)
 		}
 	}

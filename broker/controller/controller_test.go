@@ -38,7 +38,7 @@ type broker struct {
 	stuck   bool         // guarded by mu: StopReplica fails
 }
 
-func newBroker(id int32, tree registry.Tree, dial func(metadata.Broker) Broker) *broker {
+func newBroker(id int32, tree registry.Tree, dial func(metadata.Broker) Line) *broker {
 	b := &broker{meta: metadata.NewHolder(), tree: tree, leads: map[at]int32{}, fail: map[at]error{}, reg: prometheus.NewRegistry()}
 	b.own = &Own{
 		Meta: b.meta, Epoch: func() int64 { return b.BrokerEpoch() },
@@ -360,10 +360,15 @@ func TestFailedReplica(t *testing.T) {
 
 // Two brokers on one root: the second is told by the first, takes over when the first's session
 // expires, and the first comes back as a member.
+// line is the way to a broker of the same process.
+type line struct{ Broker }
+
+func (line) Close() {}
+
 func TestTwoBrokers(t *testing.T) {
 	root := registry.NewMemory(nil)
 	all := map[int32]*broker{}
-	dial := func(m metadata.Broker) Broker { return all[m.ID].own }
+	dial := func(m metadata.Broker) Line { return line{all[m.ID].own} }
 	for id := range int32(2) {
 		all[id+1] = newBroker(id+1, root.Session(), dial)
 	}

@@ -18,6 +18,8 @@ type Own struct {
 	// Lead makes this broker the leader or follower of partitions, and creates their logs. What
 	// it does not name has succeeded; ErrReplicaStorage marks a failed directory.
 	Lead func(context.Context, *LeaderAndIsr) []PartitionError
+	// Known hears which brokers are alive, before the picture shows it. Nil: nobody does.
+	Known func([]metadata.Broker)
 	// Stop stops replicas, and deletes the logs of those that say so.
 	Stop func(context.Context, *StopReplica) []PartitionError
 
@@ -66,6 +68,9 @@ func (o *Own) UpdateMetadata(_ context.Context, r *UpdateMetadata) error {
 	defer o.mu.Unlock()
 	if err := o.fenceLocked(r.Fence); err != nil {
 		return err
+	}
+	if o.Known != nil {
+		o.Known(r.Brokers)
 	}
 	o.Meta.Store(ApplyMetadata(o.Meta.Load(), r))
 	return nil

@@ -84,6 +84,12 @@ type Broker interface {
 	StopReplica(context.Context, *StopReplica) ([]PartitionError, error)
 }
 
+// Line is the way to another broker.
+type Line interface {
+	Broker
+	Close()
+}
+
 // outbox collects what a decision wants brokers to be told, by broker, as Kafka's
 // AbstractControllerBrokerRequestBatch: of several changes of one partition the last is sent.
 type outbox struct {

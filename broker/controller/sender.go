@@ -74,8 +74,9 @@ func (s *sender) take() (l letter, ok bool) {
 	return l, true
 }
 
-func (s *sender) run(ctx context.Context, c *Controller, b Broker) {
+func (s *sender) run(ctx context.Context, c *Controller, b Line) {
 	defer close(s.done)
+	defer b.Close()
 	try := func(f func() error) {
 		for ctx.Err() == nil {
 			err := f()

@@ -123,3 +123,24 @@ func Join(t Tree, id int32, node compat.BrokerNode) (epoch int64, err error) {
 		}
 	}
 }
+
+// NextBrokerID gives out a broker id above reserved, one that nobody had before: the version of
+// /brokers/seqid rises with each (KafkaZkClient.generateBrokerId).
+func NextBrokerID(t Tree, reserved int32) (int32, error) {
+	for {
+		st, err := t.Set(compat.PathBrokerSeqID, nil, AnyVersion)
+		if err == nil {
+			return reserved + st.Version, nil
+		}
+		if !errors.Is(err, ErrNoNode) {
+			return 0, err
+		}
+		ops, err := missing(t, []string{compat.PathBrokers, compat.PathBrokerSeqID})
+		if err != nil {
+			return 0, err
+		}
+		if _, err := t.Multi(ops...); err != nil && !errors.Is(err, ErrNodeExists) {
+			return 0, err
+		}
+	}
+}

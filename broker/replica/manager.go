@@ -4,7 +4,8 @@
 // The rules stand in machine.go and know neither clocks nor files. A Partition joins them to
 // its log; the Manager finds partitions and reads many of them for one fetch.
 //
-// Locks, outermost first: Manager.change, Partition.lead, Manager.mu, Partition.mu, Waiting.mu, wait.mu.
+// Locks, outermost first: Manager.change, fetchers.mu, fetcher.mu, Partition.lead, Manager.mu, Partition.mu,
+// proposals.mu, Waiting.mu, wait.mu.
 // None is held while a log is flushed or while somebody waits. Partition.lead is held for
 // reading during an append, so that a change of leadership never falls into the middle of one.
 package replica
@@ -40,6 +41,14 @@ type Options struct {
 	LogOptions func(topic string) *log.Options // nil: log's own defaults, with no flush by count
 	LagMax     time.Duration                   // replica.lag.time.max.ms; 0: 30 s
 	Watch      []Watcher
+
+	// Of brokers that make a cluster; nil: this one is alone.
+	Source      func(leader int32, n int) Source // a way to another broker, the n-th; it is not dialled here
+	AlterISR    func(context.Context, []ISRChange) ([]ISRResult, error)
+	BrokerEpoch func() int64 // of this broker's registration
+	Fetchers    func() int   // num.replica.fetchers; nil: 1
+	Pull        PullRules
+
 	// Again has the controller say once more what it wants of partitions, by Apply: of those whose
 	// logs there was no room for, and of those that a failed directory has taken. It is called on a
 	// goroutine of the manager's own, holding nothing, until Close ends ctx. Nil: nobody asks.
@@ -56,7 +65,12 @@ type Manager struct {
 
 	change  sync.Mutex // held for a whole Apply, Stop or Close
 	retries retries    // guarded by change
-	late    failures
+
+	begun     time.Time
+	fetchers  *fetchers
+	proposals proposals
+
+	late failures
 
 	looks sync.WaitGroup // of waiting fetches at what changed
 
@@ -82,7 +96,9 @@ func New(o Options) *Manager {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Manager{opts: o, parts: map[string][]*Partition{}, retries: newRetries()}
+	m := &Manager{opts: o, parts: map[string][]*Partition{}, retries: newRetries(), begun: o.Now()}
+	m.proposals.kick = make(chan struct{}, 1)
+	m.fetchers = newFetchers(m)
 	m.metrics = newMetrics(o.Registerer, m)
 	return m
 }
@@ -194,6 +210,7 @@ func (m *Manager) Apply(states []State) map[Key]error {
 			}
 		}
 		m.tell(p, before, p.standing.Load())
+		m.fetchers.place(p, p.standing.Load())
 	}
 	if offline > 0 {
 		m.opts.Logger.Error("partitions are offline", "partitions", offline, "err", last)
@@ -258,6 +275,7 @@ func (m *Manager) Stop(topic string, n int32, del bool) error {
 		m.drop(p)
 		p.stop()
 		m.tell(p, before, p.standing.Load())
+		m.fetchers.place(p, p.standing.Load())
 	}
 	if !del {
 		return nil
@@ -269,6 +287,7 @@ func (m *Manager) Stop(topic string, n int32, del bool) error {
 // log manager's.
 func (m *Manager) Close() {
 	m.closeRetries()
+	m.fetchers.close()
 	m.change.Lock()
 	defer m.change.Unlock()
 	var all []*Partition
@@ -299,6 +318,7 @@ func (m *Manager) DirFailed(path string) {
 		before := p.standing.Load()
 		p.stop()
 		m.tell(p, before, p.standing.Load())
+		m.fetchers.place(p, p.standing.Load())
 		m.retries.lost = append(m.retries.lost, Key{p.topic, p.number})
 	}
 	m.retryLocked()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -86,7 +87,7 @@ func (s *standing) local(current int32, onlyLeader bool) (*log.Log, error) {
 	return s.log, nil
 }
 
-func (p *Partition) now() int64  { return p.m.opts.Now().UnixMilli() }
+func (p *Partition) now() int64  { return p.m.nowMs() }
 func (p *Partition) minISR() int { return p.m.opts.MinISR(p.topic) }
 
 // apply takes over a state from the controller. The caller holds Manager.change.
@@ -330,6 +331,9 @@ func (p *Partition) fetched(r *Read, replica int32, brokerEpoch, end int64) {
 	}
 	if did.high || did.low {
 		p.stirLocked()
+	}
+	if did.join && p.m.opts.Meta.Load().Broker(replica) != nil {
+		p.proposeLocked(s, append(slices.Clone(p.rules.isr), replica))
 	}
 }
 
