@@ -100,6 +100,7 @@ type Broker struct {
 
 	ways    *remote.Options                 // to other brokers; nil: this one is alone
 	asks    *remote.Controller              // nil: this one is alone
+	members *remote.Members                 // nil: this one is alone
 	hosting atomic.Pointer[replica.Manager] // nil: the start has not come so far
 	lost    chan error                      // holds one: a log directory that the broker cannot do without has failed
 	unclean chan struct{}                   // holds one: unclean.leader.election.enable was switched on somewhere
@@ -193,7 +194,7 @@ func New(o Options) (_ *Broker, err error) {
 		Authorizer:    auth.AllowAll{}, Quota: quota.Unlimited{}, Metrics: api.NewMetrics(reg),
 	}
 	if b.clustered() {
-		made.Own, made.Maker = b.own, b.asks
+		made.Own, made.Maker, made.Enroller = b.own, b.asks, enroller{b}
 	}
 	if b.api, err = api.New(made); err != nil {
 		return nil, err
@@ -432,6 +433,7 @@ func (b *Broker) Close() (err error) {
 		}
 		if b.asks != nil {
 			b.asks.Close()
+			b.members.Close()
 		}
 		if b.tree != nil {
 			err = errors.Join(err, b.tree.Close())

@@ -71,6 +71,7 @@ func (b *Broker) joinCluster(dirs *log.Dirs) (*config.Broker, error) {
 	}
 	b.ways = &ways
 	b.asks = ways.Controller(func() int32 { return b.controller.Leader() })
+	b.members = ways.Members()
 	b.features.Store(&features{epoch: -1})
 	return c, nil
 }

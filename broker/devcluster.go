@@ -35,6 +35,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	members map[int32]*member // guarded by mu
+	had     map[int32]string  // guarded by mu: addresses, which a broker keeps when it is started again
 }
 
 // member is a broker of a Cluster, with what can be done to it.
@@ -56,7 +57,7 @@ var ErrNoMember = errors.New("no such broker runs in the cluster")
 
 // NewCluster starts a cluster; its brokers serve when it returns.
 func NewCluster(o ClusterOptions) (*Cluster, error) {
-	c := &Cluster{o: o, members: map[int32]*member{}}
+	c := &Cluster{o: o, members: map[int32]*member{}, had: map[int32]string{}}
 	var err error
 	if o.Dir == "" {
 		c.root = registry.NewMemory(o.Now)
@@ -98,6 +99,7 @@ func (c *Cluster) Start(id int32) error {
 	if m.broker, err = New(o); err != nil {
 		return fmt.Errorf("broker %d: %w", id, err)
 	}
+	c.had[id] = m.broker.Addrs()[0].Addr.String()
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
 	c.members[id] = m
@@ -116,6 +118,9 @@ func (c *Cluster) Start(id int32) error {
 
 // listen is the address of a broker.
 func (c *Cluster) listen(id int32) (string, error) {
+	if had := c.had[id]; had != "" {
+		return had, nil
+	}
 	if c.o.Listen == "" {
 		return "127.0.0.1:0", nil
 	}

@@ -2,12 +2,14 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"ottla/broker/config"
 	"ottla/broker/controller"
 	"ottla/broker/server"
+	"ottla/coordinator"
 	"ottla/coordinator/group"
 	"ottla/log"
 	"ottla/log/vfs"
@@ -158,6 +160,9 @@ type topicMaker struct{ b *Broker }
 
 func (m topicMaker) EnsureTopic(ctx context.Context, name string, partitions int32, replication int16, configs map[string]string) error {
 	if err := m.b.api.MakeTopic(ctx, controller.NewTopic{Name: name, Partitions: partitions, Replication: replication, Configs: configs}); err != nil {
+		if errors.Is(err, controller.ErrNotController) || errors.Is(err, controller.ErrTimedOut) {
+			err = fmt.Errorf("%w: %w", coordinator.ErrNotAvailable, err) // the controller is elsewhere, and not reached
+		}
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"ottla/broker/api"
 	"ottla/broker/config"
@@ -59,16 +61,61 @@ func (b *Broker) partitionsOf(topic string) func() int32 {
 	}
 }
 
-// markers writes the markers of transactions to the partitions that this broker leads.
+// markers writes the markers of transactions to their partitions, here and on other brokers.
 type markers struct{ b *Broker }
 
 func (w markers) WriteMarker(ctx context.Context, m txn.Marker) []error {
-	errs := w.b.api.WriteMarker(ctx, m)
+	errs := w.write(ctx, m)
 	for i, err := range errs {
 		errs[i] = w.meaning(m, m.Partitions[i], err)
 	}
 	return errs
 }
+
+// write brings a marker to the leaders of its partitions, to all at once.
+func (w markers) write(ctx context.Context, m txn.Marker) []error {
+	if !w.b.clustered() {
+		return w.b.api.WriteMarker(ctx, m)
+	}
+	ctx, cancel := context.WithTimeout(ctx, markerPatience)
+	defer cancel()
+	self := w.b.config.Broker().ID
+	pic := w.b.meta.Load()
+	by := map[int32][]int{} // by leader, the places in m
+	for i, p := range m.Partitions {
+		leader := self // who has no leader, or is not known, is judged here
+		if part := pic.Partition(p.Topic, p.Number); part != nil && part.Leader >= 0 {
+			leader = part.Leader
+		}
+		by[leader] = append(by[leader], i)
+	}
+	errs := make([]error, len(m.Partitions))
+	var all sync.WaitGroup
+	for leader, places := range by {
+		all.Go(func() {
+			part := m
+			part.Partitions = make([]txn.Partition, len(places))
+			for i, at := range places {
+				part.Partitions[i] = m.Partitions[at]
+			}
+			var got []error
+			if leader == self {
+				got = w.b.api.WriteMarker(ctx, part)
+			} else {
+				got = w.b.members.WriteMarker(ctx, leader, part)
+			}
+			for i, at := range places {
+				errs[at] = got[i]
+			}
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// markerPatience is how long a marker's way to another broker, and its replicas, are waited for before
+// it is written again (request.timeout.ms).
+const markerPatience = 30 * time.Second
 
 // meaning says what an error of a partition means to the transaction.
 func (w markers) meaning(m txn.Marker, p txn.Partition, err error) error {

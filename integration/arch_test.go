@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"broker/controller": {"compat", "broker/metadata", "broker/registry", "broker/peer"},
 	// config sets the Options of these rooms, so it is above them
 	// other brokers, as the rooms that ask them need them
-	"broker/remote": {"protocol", "log", "broker/metadata", "broker/peer", "broker/replica", "broker/controller"},
+	"broker/remote": {"protocol", "log", "coordinator", "coordinator/txn", "broker/metadata", "broker/peer", "broker/replica", "broker/controller"},
 	"broker/config": {"compat", "log", "coordinator", "coordinator/group", "coordinator/txn", "coordinator/share", "coordinator/streams",
 		"broker/server", "broker/auth", "broker/quota", "broker/replica", "broker/controller"},
 	// follow reads the registry's nodes, whose shapes are in compat

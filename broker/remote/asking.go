@@ -165,7 +165,7 @@ func (r *Controller) CreateTopic(ctx context.Context, nt controller.NewTopic) er
 	req.Topics = append(req.Topics, t)
 	resp, err := do[*kmsg.CreateTopicsResponse](ctx, c, req)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", controller.ErrTimedOut, err)
 	}
 	for _, t := range resp.Topics {
 		if t.Topic == nt.Name {
