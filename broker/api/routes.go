@@ -129,8 +129,8 @@ func staged[T, U any, Q request[T], S response[U]](a compat.API, h func(*API, co
 			return protocol.Reply{Answer: c.encode(resp), After: c.after()}, nil
 		}
 		return protocol.Reply{After: c.after(), Wait: func(ctx context.Context) (*protocol.Answer, error) {
-			w := *c // the call's own context ended with the handler
-			w.Context = ctx
+			// The call's own context ended with the handler, and its wakes are the reader's.
+			w := call{Context: ctx, peer: c.peer, route: c.route, header: c.header, size: c.size, begun: c.begun}
 			err := wait(&w)
 			s.Metrics.waited(c)
 			if err = w.outcome(err); err != nil {
