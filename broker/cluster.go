@@ -107,6 +107,7 @@ func (b *Broker) inCluster(o replica.Options) replica.Options {
 // controlCluster adds what a controller needs that has other brokers.
 func (b *Broker) controlCluster(o *controller.Options, c *config.Broker) {
 	o.Dial = func(m metadata.Broker) controller.Line { return b.ways.Control(m) }
+	o.Elected = func(int32) { b.asks.Turn() }
 	o.Features = nil // what a member of Kafka 3.9 cannot do is not agreed on
 	if b.opts.member == nil {
 		o.JoinPatience = ms(c.ZooKeeperSessionTimeoutMs) + idPatience

@@ -44,6 +44,10 @@ type Options struct {
 	// session owns: as a rule one of this broker's, before it was killed. 0: not at all.
 	JoinPatience time.Duration
 
+	// Elected hears who the controller is, -1: nobody, whenever that changes. It must not wait. Nil: nobody
+	// does.
+	Elected func(id int32)
+
 	Defaults func() (partitions int32, replication int16)
 	Unclean  func(topic string) bool // unclean.leader.election.enable of a topic; nil: false
 	// Applied waits until this broker acts on a change of configuration, named by its node below
@@ -115,6 +119,13 @@ func (c *Controller) BrokerEpoch() int64 { return c.brokerEpoch.Load() }
 
 // Leader is the id of the broker whose controller is active, as far as is known here; -1: none.
 func (c *Controller) Leader() int32 { return c.leader.Load() }
+
+// setLeader notes who the controller is.
+func (c *Controller) setLeader(id int32) {
+	if c.leader.Swap(id) != id && c.o.Elected != nil {
+		c.o.Elected(id)
+	}
+}
 
 // Active tells whether this is the active controller.
 func (c *Controller) Active() bool { return c.leader.Load() == c.o.BrokerID }
@@ -372,7 +383,7 @@ func (c *Controller) resign(why string) {
 	}
 	c.log.Info("resigned as controller", "epoch", c.state.epoch, "why", why)
 	c.state, c.out, c.reload = nil, outbox{}, true
-	c.leader.Store(-1)
+	c.setLeader(-1)
 	for id, s := range c.senders {
 		s.stop()
 		delete(c.senders, id)

@@ -19,7 +19,7 @@ func (c *Controller) stand(t registry.Tree) error {
 		holder, mine, err := c.holder(t)
 		switch {
 		case err != nil:
-			c.leader.Store(-1)
+			c.setLeader(-1)
 			return err
 		case mine: // from an election whose outcome was not known, or that was fenced: once more
 			if err := t.Delete(compat.PathController, registry.AnyVersion); err != nil && !errors.Is(err, registry.ErrNoNode) {
@@ -30,7 +30,7 @@ func (c *Controller) stand(t registry.Tree) error {
 			holder = -1
 			fallthrough
 		case holder >= 0:
-			c.leader.Store(holder)
+			c.setLeader(holder)
 			return nil
 		}
 		ops := []registry.Op{registry.Create(compat.PathController, compat.ControllerNode{
@@ -69,7 +69,7 @@ func (c *Controller) stand(t registry.Tree) error {
 		if err := c.write(t, state.takeOver(c.rules())); err != nil {
 			return err
 		}
-		c.leader.Store(c.o.BrokerID)
+		c.setLeader(c.o.BrokerID)
 		level := slog.LevelInfo
 		if len(state.members) < 2 { // nobody else could have been
 			level = slog.LevelDebug

@@ -195,11 +195,24 @@ func skipTags(b []byte) ([]byte, error) {
 	return b, nil
 }
 
+// End is Close for somebody who cannot wait: what is under way ends soon.
+func (c *Client) End() {
+	c.end()
+	if c.mu.TryLock() {
+		defer c.mu.Unlock()
+		c.dropLocked()
+	}
+}
+
 // Close ends a request that is under way, with an error, and every later one.
 func (c *Client) Close() {
 	c.end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.dropLocked()
+}
+
+func (c *Client) dropLocked() {
 	if c.conn != nil {
 		c.conn.Close()
 		c.conn = nil

@@ -52,9 +52,21 @@ func (o Options) Controller(id func() int32) *Controller { return &Controller{o:
 // Close ends it.
 func (r *Controller) Close() {
 	r.mu.Lock()
+	c := r.c
+	r.mu.Unlock()
+	if c != nil {
+		c.Close()
+	}
+}
+
+// Turn ends a request to a broker that is the controller no more: it may stand still, and is not
+// waited for.
+func (r *Controller) Turn() {
+	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.c != nil {
-		r.c.Close()
+	if r.c != nil && r.to != r.id() {
+		r.c.End()
+		r.c = nil
 	}
 }
 
@@ -67,7 +79,7 @@ func (r *Controller) client() (*peer.Client, error) {
 	}
 	if r.c == nil || r.to != id {
 		if r.c != nil {
-			r.c.Close()
+			r.c.End()
 		}
 		r.to, r.c = id, r.o.client(id, strconv.Itoa(int(r.o.Self)))
 	}
