@@ -61,7 +61,7 @@ func routes() []route {
 // clusterRoutes are what brokers of a cluster ask each other, ascending by key: the rows that
 // compat.APIs calls Clustered.
 func clusterRoutes() []route {
-	member := needsCluster(auth.ClusterAction)
+	member := func(r *route) { r.cluster, r.member = auth.ClusterAction, true }
 	return []route{
 		on(compat.LeaderAndIsr, (*API).leaderAndIsr, member),
 		on(compat.StopReplica, (*API).stopReplica, member),
@@ -76,6 +76,7 @@ func clusterRoutes() []route {
 type route struct {
 	compat.API
 	open    bool           // answered before the client has logged in
+	member  bool           // of other brokers of the cluster
 	cluster auth.Operation // needed on the cluster for the request as a whole; 0: the handler asks for each resource
 	make    func() kmsg.Request
 	call    func(*API, *call, kmsg.Request) (protocol.Reply, error)

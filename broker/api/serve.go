@@ -98,6 +98,11 @@ func (p *Peer) Handle(ctx context.Context, frame []byte) (protocol.Reply, error)
 	if !p.loggedIn && !r.open {
 		return protocol.Reply{}, fmt.Errorf("%w: %s", errNotOpen, r.Name)
 	}
+	if !r.open && !r.member {
+		if err := s.pictured(ctx); err != nil {
+			return protocol.Reply{}, err
+		}
+	}
 	if err := protocol.CheckShape(h.Key, h.Version, body, protocol.MaxDecodedBytes); err != nil {
 		return protocol.Reply{}, err
 	}

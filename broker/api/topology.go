@@ -1,14 +1,42 @@
 package api
 
 import (
+	"context"
 	"net"
 	"slices"
+	"time"
 
 	"ottla/broker/auth"
 	"ottla/broker/metadata"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
+
+// firstPicture is how long a client of a broker that has just joined its cluster waits for the
+// controller to tell the broker of it. Until then no topic is known, and clients would take that for true.
+const firstPicture = 5 * time.Second
+
+// pictured waits until this broker has a picture of its cluster.
+func (s *API) pictured(ctx context.Context) error {
+	if s.Own == nil || len(s.Meta.Load().Brokers) > 0 {
+		return nil
+	}
+	late := time.NewTimer(firstPicture)
+	defer late.Stop()
+	for {
+		pic, changed := s.Meta.Next()
+		if len(pic.Brokers) > 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
 
 // authorizedOperations are those that the peer may do to a resource, as the set of bits that
 // answers have (KIP-430).

@@ -493,6 +493,7 @@ func (c *Controller) handle(a answer) {
 		case err == nil && was:
 			delete(m.offline, k)
 			better = append(better, k)
+		case errors.Is(err, ErrStaleControllerEpoch): // it has heard of this state before
 		case err != nil && !errors.Is(err, ErrReplicaStorage):
 			c.log.Warn("replica not taken", "broker", a.from, "topic", k.topic, "partition", k.n, "err", err)
 		}

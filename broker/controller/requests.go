@@ -158,10 +158,12 @@ func (o *outbox) merge(more *outbox) {
 }
 
 // letter is the requests to one broker that rest on one decision, in the order of sending: first
-// LeaderAndIsr, so that a client which is told of a leader finds it leading. Nil: none.
+// LeaderAndIsr, so that a client which is told of a leader finds it leading; but everything before that to
+// a broker that is new, or that a new controller speaks to. Nil: none.
 type letter struct {
 	to     int32
 	epoch  int64
+	greet  *UpdateMetadata // everything, to one that may know nothing: Kafka's refuses leaders that it does not know
 	lead   *LeaderAndIsr
 	update *UpdateMetadata
 	stop   *StopReplica
@@ -211,6 +213,9 @@ func (c *cluster) letters(o *outbox) []letter {
 			if len(o.going) > 0 {
 				l.update.Partitions = append(slices.Clone(every), changed...)
 			}
+			if id != c.self {
+				l.greet, l.update = l.update, nil
+			}
 		case len(changed) > 0 || o.everyone || len(o.full) > 0:
 			l.update = &UpdateMetadata{fence, brokers, changed}
 		}
@@ -220,7 +225,7 @@ func (c *cluster) letters(o *outbox) []letter {
 				l.stop.Partitions = append(l.stop.Partitions, stop[k])
 			}
 		}
-		if l.lead != nil || l.update != nil || l.stop != nil {
+		if l.greet != nil || l.lead != nil || l.update != nil || l.stop != nil {
 			letters = append(letters, l)
 		}
 	}

@@ -100,6 +100,9 @@ func (s *sender) run(ctx context.Context, c *Controller, b Line) {
 			continue
 		}
 		a := answer{from: l.to, epoch: l.epoch}
+		if l.greet != nil {
+			try(func() error { return b.UpdateMetadata(ctx, l.greet) })
+		}
 		if l.lead != nil {
 			try(func() (err error) { a.lead, err = b.LeaderAndIsr(ctx, l.lead); return err })
 			a.led, a.asked = true, l.lead.Partitions

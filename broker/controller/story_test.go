@@ -137,6 +137,9 @@ func (s *story) run(line string, out *strings.Builder) {
 }
 
 func (s *story) letter(out *strings.Builder, l letter) {
+	if l.greet != nil {
+		fmt.Fprintf(out, "to %d UpdateMetadata brokers=%s%s\n", l.to, brokerIDs(l.greet.Brokers), states(l.greet.Partitions))
+	}
 	if l.lead != nil {
 		fmt.Fprintf(out, "to %d LeaderAndIsr%s leaders=%s\n", l.to, states(l.lead.Partitions), brokerIDs(l.lead.Leaders))
 	}

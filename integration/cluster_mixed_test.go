@@ -1,0 +1,132 @@
+//go:build clients
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ottla/broker/registry"
+	"ottla/compat"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// kafkaMember starts a broker of Kafka 3.9.1 in a cluster, on a directory and an address that it keeps.
+func kafkaMember(t *testing.T, z *zooKeeper, id int32, dir, addr string) (out *output, stop func() string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "server.properties")
+	lines := append([]string{fmt.Sprintf("broker.id=%d", id), "listeners=PLAINTEXT://" + addr, "log.dirs=" + dir, "log.index.size.max.bytes=4096",
+		"offsets.topic.replication.factor=3", "transaction.state.log.replication.factor=3", "replica.lag.time.max.ms=3000"}, onZooKeeper(z)...)
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return jvm(t, "384M", "kafka.Kafka", file)
+}
+
+// elect has the controller's node deleted until a broker that is wanted holds it.
+func elect(t *testing.T, tree registry.Tree, want ...int32) {
+	t.Helper()
+	within(t, 60*time.Second, fmt.Sprintf("one of %v is the controller", want), func() bool {
+		id := controllerOf(t, tree)
+		if slices.Contains(want, id) {
+			return true
+		}
+		if id >= 0 {
+			if err := tree.Delete(compat.PathController, registry.AnyVersion); err != nil && !errors.Is(err, registry.ErrNoNode) {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(200 * time.Millisecond) // for somebody to be elected
+		return false
+	})
+}
+
+// TestMixedCluster: a broker of Kafka 3.9.1 and two of ottla in one cluster are each other's leaders and
+// followers, and each the others' controller, and lose nothing when they come and go.
+func TestMixedCluster(t *testing.T) {
+	z := startZooKeeper(t)
+	more := []string{"offsets.topic.replication.factor=3", "transaction.state.log.replication.factor=3", "replica.lag.time.max.ms=3000"}
+	one := StartWith(t, Options{Settings: onZooKeeper(z, append(more, "broker.id=1")...)})
+	tree := z.tree("/kafka")
+	dir, addr := t.TempDir(), net.JoinHostPort("127.0.0.1", fmt.Sprint(freePorts(t)))
+	_, stop := kafkaMember(t, z, 2, dir, addr)
+	three := StartWith(t, Options{Settings: onZooKeeper(z, append(more, "broker.id=3")...)})
+	registered := func(id int32) {
+		t.Helper()
+		within(t, time.Minute, fmt.Sprintf("broker %d is registered", id), func() bool { return node(t, tree, compat.PathBroker(id)) != "absent" })
+	}
+	registered(2)
+	seeds := []string{one.Addr(), addr, three.Addr()}
+	adm := kadm.NewClient(goClient(t, kgo.SeedBrokers(seeds...)))
+	two := "2"
+	create := func(topic string) {
+		t.Helper()
+		within(t, 30*time.Second, topic+" is created", func() bool {
+			_, err := adm.CreateTopic(t.Context(), 6, 3, map[string]*string{"min.insync.replicas": &two}, topic)
+			return err == nil
+		})
+		allInSync(t, tree, topic, 6, 3)
+	}
+
+	elect(t, tree, 1, 3)
+	create("by-ottla")
+	l := startLoad(t, "by-ottla", seeds...)
+	l.goesOn(300)
+	elect(t, tree, 2)
+	l.goesOn(300)
+	create("by-kafka")
+	k := startLoad(t, "by-kafka", seeds...)
+	k.goesOn(300)
+	one.Kill() // Kafka sees its session end, and elects
+	l.goesOn(300)
+	k.goesOn(300)
+	one.Start()
+	allInSync(t, tree, "by-ottla", 6, 3)
+	allInSync(t, tree, "by-kafka", 6, 3)
+	three.Stop() // Kafka's controller relieves it
+	l.goesOn(100)
+	three.Start()
+	allInSync(t, tree, "by-ottla", 6, 3)
+
+	elect(t, tree, 1, 3)
+	l.goesOn(300)
+	checkKafkaMember(t, stop()) // ottla's controller relieves it
+	l.goesOn(300)
+	k.goesOn(300)
+	_, stop = kafkaMember(t, z, 2, dir, addr)
+	registered(2)
+	allInSync(t, tree, "by-ottla", 6, 3)
+	allInSync(t, tree, "by-kafka", 6, 3)
+	l.goesOn(300)
+	l.check(seeds...)
+	k.check(seeds...)
+	if _, err := adm.DeleteTopics(t.Context(), "by-kafka"); err != nil {
+		t.Error(err)
+	}
+	within(t, 20*time.Second, "a topic is deleted", func() bool { return node(t, tree, compat.PathTopic("by-kafka")) == "absent" })
+	checkKafkaMember(t, stop())
+}
+
+// checkKafkaMember looks for what Kafka had against the others. Warnings and errors come with every
+// change of leaders.
+func checkKafkaMember(t *testing.T, log string) {
+	t.Helper()
+	log, _, _ = strings.Cut(log, "[KafkaServer id=2] shutting down") // then it is not ready for anything
+	lines := strings.Split(log, "\n")
+	for i, line := range lines {
+		for _, bad := range []string{"FATAL", "SchemaException", "Exception while processing", "Unexpected error", "UNKNOWN_SERVER_ERROR", "CorruptRecord", "failed due to"} {
+			if strings.Contains(line, bad) {
+				t.Errorf("Kafka said: %s", strings.Join(lines[i:min(i+8, len(lines))], "\n"))
+			}
+		}
+	}
+}
