@@ -38,6 +38,7 @@ type ackedLoad struct {
 
 func startLoad(t *testing.T, topic string, seeds ...string) *ackedLoad {
 	l := &ackedLoad{t: t, topic: topic, cl: goClient(t, kgo.SeedBrokers(seeds...), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()), kgo.ProducerLinger(0),
+		kgo.UnknownTopicRetries(-1), // a broker that has just come may hear late of a topic
 		kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(2*time.Second), kgo.DialTimeout(2*time.Second)),
 		stop: make(chan struct{}), done: make(chan struct{}), at: map[string]string{}, last: time.Now()}
 	go func() {
