@@ -33,14 +33,20 @@ func (b *Broker) openZooKeeper(c *config.Broker) (err error) {
 		b.log.Warn("ZooKeeper does not answer yet; waiting", "zookeeper.connect", c.ZooKeeperConnect, "zookeeper.connection.timeout.ms", c.ZooKeeperConnectionTimeoutMs)
 	})
 	defer late.Stop()
-	b.tree, err = registry.OpenZooKeeper(registry.ZooKeeperOptions{
-		Connect: c.ZooKeeperConnect, SessionTimeout: ms(c.ZooKeeperSessionTimeoutMs), Patience: ms(c.ZooKeeperConnectionTimeoutMs),
-		MakeChroot: true, InFlight: int(c.ZooKeeperMaxInFlightRequests), Logger: b.log,
-	})
+	o := zooKeeperOptions(c)
+	o.Logger = b.log
+	b.tree, err = registry.OpenZooKeeper(o)
 	if errors.Is(err, registry.ErrConnectionLoss) {
 		return fmt.Errorf("no ZooKeeper has answered within zookeeper.connection.timeout.ms=%d: %w", c.ZooKeeperConnectionTimeoutMs, err)
 	}
 	return err
+}
+
+func zooKeeperOptions(c *config.Broker) registry.ZooKeeperOptions {
+	return registry.ZooKeeperOptions{
+		Connect: c.ZooKeeperConnect, SessionTimeout: ms(c.ZooKeeperSessionTimeoutMs), Patience: ms(c.ZooKeeperConnectionTimeoutMs),
+		MakeChroot: true, InFlight: int(c.ZooKeeperMaxInFlightRequests),
+	}
 }
 
 // errReserved: an id of those that are given out was set by hand.
@@ -52,9 +58,10 @@ func (b *Broker) joinCluster(dirs *log.Dirs) (*config.Broker, error) {
 	c := b.config.Broker()
 	fixed := b.opts.Settings["broker.id"] != "" || b.opts.Settings["node.id"] != "" // else it is from a directory
 	switch {
-	case fixed && c.IDSet && c.BrokerIDGenerationEnable && int64(c.ID) > c.ReservedBrokerMaxID && b.opts.member == nil:
+	case !c.BrokerIDGenerationEnable:
+	case fixed && c.IDSet && int64(c.ID) > c.ReservedBrokerMaxID:
 		return nil, fmt.Errorf("%w: broker.id=%d, reserved.broker.max.id=%d", errReserved, c.ID, c.ReservedBrokerMaxID)
-	case !c.IDSet && dirs.BrokerID() < 0 && c.BrokerIDGenerationEnable && b.opts.member == nil:
+	case !c.IDSet && dirs.BrokerID() < 0:
 		id, err := registry.NextBrokerID(b.tree, int32(c.ReservedBrokerMaxID))
 		if err != nil {
 			return nil, fmt.Errorf("get a broker id: %w", err)
@@ -65,15 +72,21 @@ func (b *Broker) joinCluster(dirs *log.Dirs) (*config.Broker, error) {
 		c = b.config.Broker()
 		b.log.Info("the cluster has given this broker an id", "broker", id)
 	}
-	ways := remote.Options{Self: c.ID, Book: remote.NewBook(c.InterBrokerListener), Timeout: ms(c.ReplicaSocketTimeoutMs)}
-	if m := b.opts.member; m != nil {
-		ways.Dial = m.dial
-	}
+	ways := b.waysOf(c)
 	b.ways = &ways
 	b.asks = ways.Controller(func() int32 { return b.controller.Leader() })
 	b.members = ways.Members()
 	b.features.Store(&features{epoch: -1})
 	return c, nil
+}
+
+// waysOf are how other brokers are reached.
+func (b *Broker) waysOf(c *config.Broker) remote.Options {
+	ways := remote.Options{Self: c.ID, Book: remote.NewBook(c.InterBrokerListener), Timeout: ms(c.ReplicaSocketTimeoutMs)}
+	if m := b.opts.member; m != nil {
+		ways.Dial = m.dial
+	}
+	return ways
 }
 
 // followOptions are what of the registry is followed: finalized features too where others may
@@ -162,14 +175,22 @@ func refusedISR(err error) error {
 // leave hands over what this broker leads before it stops (controlled.shutdown.enable). Clients are
 // still served, and find the new leaders; what cannot be handed over has no leader for a while.
 func (b *Broker) leave(ctx context.Context) {
+	if !b.clustered() || b.opts.member != nil && b.opts.member.killed.Load() {
+		return
+	}
+	b.leaveBy(ctx, b.handOver)
+}
+
+// leaveBy tries a way of handing over as often as the settings say.
+func (b *Broker) leaveBy(ctx context.Context, handOver func(context.Context) (left int, err error)) {
 	c := b.config.Broker()
-	if !b.clustered() || !c.ControlledShutdownEnable || b.opts.member != nil && b.opts.member.killed.Load() {
+	if !c.ControlledShutdownEnable {
 		return
 	}
 	for try := int64(0); ; try++ {
-		left, err := b.handOver(ctx)
+		left, err := handOver(ctx)
 		switch {
-		case err == nil && (left == 0 || len(b.meta.Load().Brokers) < 2): // nobody else could have it
+		case err == nil && left == 0:
 			return
 		case try >= c.ControlledShutdownMaxRetries:
 			b.log.Warn("stopping without having handed everything over", "partitions", left, "err", err)
@@ -190,7 +211,11 @@ func (b *Broker) handOver(ctx context.Context) (left int, err error) {
 	epoch := b.controller.BrokerEpoch()
 	if b.controller.Active() {
 		led, err := b.controller.ControlledShutdown(ctx, b.config.Broker().ID, epoch)
-		return len(led), err
+		left = len(led)
+		if len(b.meta.Load().Brokers) < 2 { // nobody else could have them
+			left = 0
+		}
+		return left, err
 	}
 	return b.asks.ControlledShutdown(ctx, epoch)
 }

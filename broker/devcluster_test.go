@@ -67,12 +67,15 @@ func (c *Cluster) leaderOf(topic string, partition int32) int32 {
 // until waits until something holds.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	look, late := time.NewTicker(5*time.Millisecond), time.NewTimer(20*time.Second)
+	defer look.Stop()
+	defer late.Stop()
 	for !ok() {
-		if time.Now().After(deadline) {
+		select {
+		case <-look.C:
+		case <-late.C:
 			t.Fatalf("waited in vain until %s", what)
 		}
-		time.Sleep(10 * time.Millisecond) // between two looks
 	}
 }
 

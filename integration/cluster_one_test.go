@@ -38,8 +38,13 @@ func goClient(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 // within waits until something holds.
 func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(d); !ok(); time.Sleep(20 * time.Millisecond) { // between two looks
-		if time.Now().After(deadline) {
+	look, late := time.NewTicker(20*time.Millisecond), time.NewTimer(d)
+	defer look.Stop()
+	defer late.Stop()
+	for !ok() {
+		select {
+		case <-look.C:
+		case <-late.C:
 			t.Fatalf("waited %v in vain until %s", d, what)
 		}
 	}
@@ -194,10 +199,8 @@ func TestZooKeeperOneBroker(t *testing.T) {
 // TestZooKeeperLate: a broker waits for a ZooKeeper that is not there yet, and says so; not for ever.
 func TestZooKeeperLate(t *testing.T) {
 	z := newZooKeeper(t)
-	go func() {
-		time.Sleep(1500 * time.Millisecond) // the broker is to meet nobody for a while
-		z.start()
-	}()
+	late := time.AfterFunc(1500*time.Millisecond, z.start) // the broker is to meet nobody for a while
+	defer late.Stop()
 	b := StartWith(t, Options{Settings: onZooKeeper(z, "broker.id=1")})
 	if !strings.Contains(b.Log(), "ZooKeeper does not answer yet") {
 		t.Errorf("it does not say that it waits:\n%s", b.Log())

@@ -43,7 +43,8 @@ func startLoad(t *testing.T, topic string, seeds ...string) *ackedLoad {
 		stop: make(chan struct{}), done: make(chan struct{}), at: map[string]string{}, last: time.Now()}
 	go func() {
 		defer close(l.done)
-		slots := make(chan struct{}, 30)
+		slots, pace := make(chan struct{}, 30), time.NewTicker(5*time.Millisecond) // a load that leaves the machine to others too
+		defer pace.Stop()
 		for n := 0; ; n++ {
 			select {
 			case <-l.stop:
@@ -52,7 +53,7 @@ func startLoad(t *testing.T, topic string, seeds ...string) *ackedLoad {
 			case slots <- struct{}{}:
 			}
 			if n%20 == 0 {
-				time.Sleep(5 * time.Millisecond) // a load that leaves the machine to others too
+				<-pace.C
 			}
 			value := strconv.Itoa(n)
 			l.cl.Produce(context.Background(), &kgo.Record{Topic: topic, Value: []byte(value)}, func(r *kgo.Record, err error) {

@@ -91,6 +91,24 @@ var effects = []struct {
 
 // elsewhere are settings whose effect a test of another package sees, from the name on.
 var elsewhere = map[string]string{
+	"zookeeper.connect":                    "integration.TestZooKeeperTree, with build tag clients: it needs a ZooKeeper",
+	"broker.id.generation.enable":          "broker.TestBrokerIDs: it needs a registry that brokers share",
+	"reserved.broker.max.id":               "broker.TestBrokerIDs",
+	"zookeeper.connection.timeout.ms":      "broker.TestZooKeeperSettings, and integration.TestZooKeeperLate",
+	"zookeeper.session.timeout.ms":         "broker.TestZooKeeperSettings, and integration.TestZooKeeperOneBroker",
+	"zookeeper.max.in.flight.requests":     "broker.TestZooKeeperSettings, and registry.TestInFlight",
+	"controlled.shutdown.enable":           "broker.TestLeaving",
+	"controlled.shutdown.max.retries":      "broker.TestLeaving",
+	"controlled.shutdown.retry.backoff.ms": "broker.TestLeaving",
+	"num.replica.fetchers":                 "broker.TestReplicaSettings, and replica.TestFetchersOfABroker: they need a leader that is a script",
+	"replica.fetch.backoff.ms":             "broker.TestReplicaSettings, and replica.TestPullerAsks",
+	"replica.fetch.max.bytes":              "broker.TestReplicaSettings, and replica.TestPullerAsks",
+	"replica.fetch.min.bytes":              "broker.TestReplicaSettings, and replica.TestPullerAsks",
+	"replica.fetch.response.max.bytes":     "broker.TestReplicaSettings, and replica.TestPullerAsks",
+	"replica.fetch.wait.max.ms":            "broker.TestReplicaSettings, and replica.TestPullerAsks",
+	"replica.lag.time.max.ms":              "broker.TestReplicaSettings, and broker.TestClusterCut: it needs several brokers",
+	"replica.socket.timeout.ms":            "broker.TestReplicaSettings, and peer.TestEnds",
+
 	"num.recovery.threads.per.data.dir":          "broker.TestRecoveryThreads: it needs files that hang",
 	"log.cleaner.io.buffer.size":                 "log.TestCleanReadsBySize: it needs reads that are counted",
 	"offsets.commit.timeout.ms":                  "broker.TestOffsetsCommitTimeout: it needs a disk that hangs",
