@@ -120,6 +120,10 @@ func (b *Broker) inCluster(o replica.Options) replica.Options {
 // controlCluster adds what a controller needs that has other brokers.
 func (b *Broker) controlCluster(o *controller.Options, c *config.Broker) {
 	o.Dial = func(m metadata.Broker) controller.Line { return b.ways.Control(m) }
+	o.ClusterID = b.meta.Load().ClusterID
+	if c.AutoLeaderRebalanceEnable {
+		o.Rebalance = &controller.Rebalance{Every: time.Duration(c.LeaderImbalanceCheckIntervalSeconds) * time.Second, Percent: int(c.LeaderImbalancePerBrokerPercentage)}
+	}
 	o.Elected = func(int32) { b.asks.Turn() }
 	o.Features = nil // what a member of Kafka 3.9 cannot do is not agreed on
 	if b.opts.member == nil {

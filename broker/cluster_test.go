@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"ottla/broker/config"
+	"ottla/broker/controller"
+	"ottla/broker/metadata"
 	"ottla/broker/registry"
 	"ottla/broker/replica"
 )
@@ -125,6 +127,25 @@ func TestBrokerIDs(t *testing.T) {
 	} {
 		if id, err := start(x.dir, x.set); id != x.want || !errors.Is(err, x.err) {
 			t.Errorf("%v: id %d, %v", x.set, id, err)
+		}
+	}
+}
+
+// TestRebalanceSettings: leadership goes back as often, and from as far, as the settings say, or not at all.
+func TestRebalanceSettings(t *testing.T) {
+	for _, x := range []struct {
+		set  map[string]string
+		want *controller.Rebalance
+	}{
+		{nil, &controller.Rebalance{Every: 300 * time.Second, Percent: 10}},
+		{map[string]string{"leader.imbalance.check.interval.seconds": "7", "leader.imbalance.per.broker.percentage": "8"}, &controller.Rebalance{Every: 7 * time.Second, Percent: 8}},
+		{map[string]string{"auto.leader.rebalance.enable": "false"}, nil},
+	} {
+		b := &Broker{config: settingsOf(t, x.set), meta: metadata.NewHolder()}
+		var o controller.Options
+		b.controlCluster(&o, b.config.Broker())
+		if (o.Rebalance == nil) != (x.want == nil) || x.want != nil && *o.Rebalance != *x.want {
+			t.Errorf("%v: %+v", x.set, o.Rebalance)
 		}
 	}
 }

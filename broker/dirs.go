@@ -52,6 +52,12 @@ func (b *Broker) dirsLeft() error {
 
 // lookAgain has the controller ask this broker for replicas once more.
 func (b *Broker) lookAgain(ctx context.Context, partitions []replica.Key) {
+	if b.clustered() && !b.controller.Active() {
+		if err := b.controller.ReportLogDirs(ctx); err != nil && ctx.Err() == nil {
+			b.log.Error("the controller does not know that a log directory has failed", "partitions", len(partitions), "err", err)
+		}
+		return
+	}
 	replicas := make([]controller.TopicPartition, len(partitions))
 	for i, k := range partitions {
 		replicas[i] = controller.TopicPartition{Topic: k.Topic, Partition: k.Partition}

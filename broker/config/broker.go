@@ -43,6 +43,10 @@ type Broker struct {
 	ReplicaLagTimeMaxMs              int64
 	ReplicaSocketTimeoutMs           int64
 
+	AutoLeaderRebalanceEnable           bool
+	LeaderImbalanceCheckIntervalSeconds int64
+	LeaderImbalancePerBrokerPercentage  int64
+
 	// Connections and requests.
 	MaxConnections                       int64
 	MaxConnectionsPerIP                  int64

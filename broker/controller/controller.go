@@ -44,6 +44,11 @@ type Options struct {
 	// session owns: as a rule one of this broker's, before it was killed. 0: not at all.
 	JoinPatience time.Duration
 
+	// ClusterID is what the tree must have after a session has expired; empty: anything.
+	ClusterID string
+	// Rebalance gives leadership back to preferred replicas from time to time; nil: nobody does.
+	Rebalance *Rebalance
+
 	// Elected hears who the controller is, -1: nobody, whenever that changes. It must not wait. Nil: nobody
 	// does.
 	Elected func(id int32)
@@ -212,6 +217,11 @@ func (c *Controller) Run(ctx context.Context) error {
 		close(c.stopped)
 		c.metrics.active.Set(0)
 	}()
+	balance := time.NewTimer(firstRebalance)
+	defer balance.Stop()
+	if c.o.Rebalance == nil {
+		balance.Stop()
+	}
 	for {
 		var err error
 		select {
@@ -222,13 +232,18 @@ func (c *Controller) Run(ctx context.Context) error {
 		case a := <-c.answers:
 			c.handle(a)
 			err = c.flush(ctx)
+		case <-balance.C:
+			if err = c.rebalance(); err == nil {
+				err = c.flush(ctx)
+			}
+			balance.Reset(c.o.Rebalance.Every)
 		case <-c.watcher.Wake():
 			err = c.changes(ctx, c.watcher.Take())
 		}
 		if c.reload && err == nil {
 			err = c.reloadAll(ctx)
 		}
-		if errors.Is(err, registry.ErrStorage) || errors.Is(err, registry.ErrClosed) {
+		if errors.Is(err, registry.ErrStorage) || errors.Is(err, registry.ErrClosed) || errors.Is(err, registry.ErrClusterID) {
 			if ctx.Err() != nil {
 				return nil
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"ottla/broker/metadata"
 	"ottla/broker/registry"
@@ -128,6 +129,9 @@ func (c *Controller) load(t registry.Tree, epoch, version int32) (*cluster, erro
 				return nil, err
 			}
 		}
+	}
+	if err := c.watchNotices(t); err != nil {
+		return nil, err
 	}
 	gone := s.markDeleted(marked, false)
 	gone.out = outbox{} // takeOver asks for them
@@ -266,7 +270,7 @@ func (c *Controller) reloadAll(ctx context.Context) error {
 
 // changes handles events of the tree.
 func (c *Controller) changes(ctx context.Context, events []registry.Event) error {
-	var controller, members, topics, deletions bool
+	var controller, members, topics, deletions, logDirs, election bool
 	var changed []string
 	for _, e := range events {
 		switch {
@@ -281,6 +285,10 @@ func (c *Controller) changes(ctx context.Context, events []registry.Event) error
 		case e.Kind == registry.Disconnected, e.Kind == registry.Connected:
 		case e.Path == compat.PathController:
 			controller = true
+		case strings.HasPrefix(e.Path, compat.PathLogDirEvents):
+			logDirs = true
+		case e.Path == compat.PathPreferredElection:
+			election = true
 		case e.Path == compat.PathTopics:
 			topics = true
 		case e.Path == compat.PathDeleteTopics:
@@ -304,6 +312,8 @@ func (c *Controller) changes(ctx context.Context, events []registry.Event) error
 		{topics, c.topicsChanged},
 		{len(changed) > 0, func() error { return c.assignmentsChanged(changed) }},
 		{deletions, c.deletionsChanged},
+		{logDirs, c.logDirsFailed},
+		{election, c.electionAsked},
 	} {
 		if !part.due || c.state == nil {
 			continue
@@ -321,6 +331,9 @@ func (c *Controller) rejoin(ctx context.Context) error {
 	c.resign("the session has expired")
 	c.reload, c.expired = false, true // until it has succeeded: a lost connection tries again
 	if err := c.tree.Renew(); err != nil {
+		return err
+	}
+	if err := c.checkCluster(); err != nil {
 		return err
 	}
 	if err := c.Start(ctx); err != nil {
