@@ -46,7 +46,7 @@ func command(out, errOut io.Writer) *cobra.Command {
 	root := serveCommand("ottla", out, errOut)
 	root.Short = "A broker that unmodified Kafka clients use"
 	root.Long = "ottla is a broker that unmodified Kafka clients use. Without a command it starts one."
-	root.AddCommand(serveCommand("serve", out, errOut), versionCommand(), settingsCommand(), apisCommand())
+	root.AddCommand(serveCommand("serve", out, errOut), devClusterCommand(out, errOut), versionCommand(), settingsCommand(), apisCommand())
 	root.AddCommand(cli.Registry(), cli.Dump(), cli.Check())
 	root.SetOut(out)
 	root.SetErr(errOut)

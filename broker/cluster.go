@@ -125,8 +125,8 @@ func (b *Broker) controlCluster(o *controller.Options, c *config.Broker) {
 		o.Rebalance = &controller.Rebalance{Every: time.Duration(c.LeaderImbalanceCheckIntervalSeconds) * time.Second, Percent: int(c.LeaderImbalancePerBrokerPercentage)}
 	}
 	o.Elected = func(int32) { b.asks.Turn() }
-	o.Features = nil // what a member of Kafka 3.9 cannot do is not agreed on
 	if b.opts.member == nil {
+		o.Features = nil // what a member of Kafka 3.9 cannot do is not agreed on
 		o.JoinPatience = ms(c.ZooKeeperSessionTimeoutMs) + idPatience
 	}
 }

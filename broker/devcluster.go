@@ -29,9 +29,10 @@ type ClusterOptions struct {
 // Cluster is several brokers in one process, on one registry: each with a session of its own, so that
 // what holds between brokers holds between them. Ids are from 1 on.
 type Cluster struct {
-	o    ClusterOptions
-	root *registry.Local
-	cuts sync.Map // by address: the brokers to which nothing comes from others
+	o     ClusterOptions
+	root  *registry.Local
+	ended chan error // holds one: why a broker has ended by itself
+	cuts  sync.Map   // by address: the brokers to which nothing comes from others
 
 	mu      sync.Mutex
 	members map[int32]*member // guarded by mu
@@ -57,7 +58,7 @@ var ErrNoMember = errors.New("no such broker runs in the cluster")
 
 // NewCluster starts a cluster; its brokers serve when it returns.
 func NewCluster(o ClusterOptions) (*Cluster, error) {
-	c := &Cluster{o: o, members: map[int32]*member{}, had: map[int32]string{}}
+	c := &Cluster{o: o, members: map[int32]*member{}, had: map[int32]string{}, ended: make(chan error, 1)}
 	var err error
 	if o.Dir == "" {
 		c.root = registry.NewMemory(o.Now)
@@ -105,7 +106,12 @@ func (c *Cluster) Start(id int32) error {
 	c.members[id] = m
 	go func() {
 		defer close(m.done)
-		m.err = m.broker.Run(ctx)
+		if m.err = m.broker.Run(ctx); ctx.Err() == nil {
+			select {
+			case c.ended <- fmt.Errorf("broker %d ended: %w", id, m.err):
+			default:
+			}
+		}
 	}()
 	select {
 	case <-ready:
@@ -228,6 +234,16 @@ func (c *Cluster) Expire(id int32) error {
 		return fmt.Errorf("%w: %d", ErrNoMember, id)
 	}
 	return c.root.Expire(m.tree.Session())
+}
+
+// Wait waits until ctx ends, or a broker ends by itself: that is its error.
+func (c *Cluster) Wait(ctx context.Context) error {
+	select {
+	case err := <-c.ended:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // Close stops all.

@@ -76,7 +76,7 @@ func allBut(rooms ...string) []string {
 // topLevel is what may lie at the root of the repository.
 var topLevel = []string{
 	".ci", ".dockerignore", ".git", ".gitignore", "ARCHITECTURE.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "NOTICE", "README.md",
-	"broker", "compat", "coordinator", "docker-compose.yml", "go.mod", "go.sum", "integration", "log", "main.go", "main_test.go", "protocol",
+	"broker", "compat", "coordinator", "docker-compose.yml", "go.mod", "go.sum", "integration", "log", "main.go", "main_test.go", "dev_cluster.go", "protocol",
 }
 
 func TestTopLevel(t *testing.T) {

@@ -89,8 +89,12 @@ func (m *Members) Close() {
 func (m *Members) WriteMarker(ctx context.Context, broker int32, mk txn.Marker) []error {
 	req := kmsg.NewPtrWriteTxnMarkersRequest()
 	req.Version = versionWriteTxnMarkers
+	if mk.Version >= 2 { // which only brokers have agreed on that know the version with it
+		req.Version = 2
+	}
 	in := kmsg.NewWriteTxnMarkersRequestMarker()
 	in.ProducerID, in.ProducerEpoch, in.Committed, in.CoordinatorEpoch = mk.Producer, mk.Epoch, mk.Commit, mk.CoordinatorEpoch
+	in.TransactionVersion = int8(mk.Version)
 	places := map[txn.Partition]int{}
 	topics := map[string]int{}
 	for i, p := range mk.Partitions {
