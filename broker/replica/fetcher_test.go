@@ -151,7 +151,7 @@ func TestInSyncSet(t *testing.T) {
 	h := newHouse(t)
 	asked := make(chan ISRChange)
 	answers := make(chan ISRResult)
-	h.opts.LagMax = 40 * time.Millisecond
+	h.opts.LagMax = 200 * time.Millisecond
 	h.opts.AlterISR = func(ctx context.Context, changes []ISRChange) ([]ISRResult, error) {
 		select {
 		case asked <- changes[0]:
@@ -198,15 +198,19 @@ func TestInSyncSet(t *testing.T) {
 	}
 	fetch(2)
 	expect([]int32{1, 2}, 2, ISRResult{Err: ErrNotEligible})
-	for { // until the refusal is known
-		p.mu.Lock()
-		proposed := p.rules.proposed
-		p.mu.Unlock()
-		if proposed == nil {
-			break
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	again := make(chan struct{})
+	go func() { // until the refusal is known, a fetch proposes nothing
+		for {
+			select {
+			case <-look.C:
+				fetch(2)
+			case <-again:
+				return
+			}
 		}
-		fetch(2)
-	}
-	go fetch(2)
+	}()
+	defer func() { again <- struct{}{} }()
 	expect([]int32{1, 2}, 2, ISRResult{LeaderEpoch: 3, PartitionEpoch: 3, ISR: []int32{1, 2}})
 }

@@ -67,8 +67,14 @@ func (m *machine) leads() bool { return m.leader == m.self && m.epoch >= 0 }
 func (m *machine) lead(s State, end, hw, now int64, minISR int) (moved bool) {
 	fresh := !m.leads()
 	newEpoch := s.LeaderEpoch > m.epoch
+	// A state that is known already, as a new controller tells it, decides nothing about what was
+	// proposed after it: that may yet come about, and replicas of it count as in sync until then.
+	known := !fresh && !newEpoch && s.PartitionEpoch == m.version
 	m.leader, m.epoch, m.version = m.self, s.LeaderEpoch, s.PartitionEpoch
-	m.replicas, m.isr, m.proposed = slices.Clone(s.Replicas), slices.Clone(s.ISR), nil
+	m.replicas = slices.Clone(s.Replicas)
+	if !known {
+		m.isr, m.proposed = slices.Clone(s.ISR), nil
+	}
 	m.end = end
 	if fresh || hw > m.hw {
 		m.hw = hw

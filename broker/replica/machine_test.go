@@ -203,3 +203,26 @@ func TestMachineKeepsItsPromises(t *testing.T) {
 		})
 	})
 }
+
+// TestProposalOutlastsKnownState: a controller that tells once more what is known does not make the leader
+// forget a replica that it has proposed, and that may be in sync by now.
+func TestProposalOutlastsKnownState(t *testing.T) {
+	s := State{Leader: 1, LeaderEpoch: 3, PartitionEpoch: 5, ISR: []int32{1}, Replicas: []int32{1, 2}}
+	m := newMachine(1, 1000)
+	m.lead(s, 10, 10, 0, 1)
+	m.fetched(2, 10, 0, 10, 1, 7, 1)
+	m.propose([]int32{1, 2})
+	m.lead(s, 10, 10, 5000, 1) // told again, and the follower lags by now
+	m.appended(12, 5001, 1)
+	if m.hw != 10 {
+		t.Errorf("high watermark %d without the replica that was proposed", m.hw)
+	}
+	if moved := m.decided([]int32{1, 2}, 6, 5002, 1); moved || m.proposed != nil {
+		t.Errorf("moved %v, proposed %v", moved, m.proposed)
+	}
+	m.propose([]int32{1})
+	s.PartitionEpoch, s.ISR = 7, []int32{1}
+	if m.lead(s, 12, 10, 5003, 1); m.hw != 12 || m.proposed != nil {
+		t.Errorf("after a newer state: high watermark %d, proposed %v", m.hw, m.proposed)
+	}
+}
