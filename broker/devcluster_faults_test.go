@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -236,4 +237,45 @@ func TestClusterTransactions(t *testing.T) {
 func (c *Cluster) txnCoordinator(id string) int32 {
 	b := c.anyBroker()
 	return enroller{b}.where(id)
+}
+
+// TestClusterMoves: partitions are moved to other brokers under load, and back; what has left a broker is
+// not kept there.
+func TestClusterMoves(t *testing.T) {
+	c := newCluster(t, nil)
+	cl := clusterClient(t, c)
+	adm := kadm.NewClient(cl)
+	if _, err := adm.CreateTopic(t.Context(), 2, 1, nil, "kept"); err != nil {
+		t.Fatal(err)
+	}
+	l := produceLoad(t, c, "kept")
+	l.goesOn(t, 100)
+	for _, to := range [][]int32{{1}, {2}, {3, 2}, {2, 1, 3}, {3}} {
+		req := kadm.AlterPartitionAssignmentsReq{}
+		req.Assign("kept", 0, to)
+		req.Assign("kept", 1, to)
+		until(t, "the move is taken", func() bool { // by whoever is the controller
+			r, err := adm.AlterPartitionAssignments(t.Context(), req)
+			return err == nil && r.Error() == nil
+		})
+		until(t, fmt.Sprintf("the replicas are %v", to), func() bool {
+			for id := range int32(3) {
+				for n := range int32(2) {
+					p := c.Broker(id+1).meta.Load().Partition("kept", n)
+					if p == nil || !slices.Equal(p.Replicas, to) || len(p.ISR) != len(to) || !slices.Contains(to, p.Leader) {
+						return false
+					}
+				}
+			}
+			return true
+		})
+		l.goesOn(t, 100)
+	}
+	for id := range int32(2) {
+		until(t, fmt.Sprintf("broker %d has no log left", id+1), func() bool { return c.Broker(id+1).logs.Log("kept", 0) == nil })
+	}
+	if moving, err := adm.ListPartitionReassignments(t.Context(), nil); err != nil || len(moving) > 0 {
+		t.Errorf("still moving: %v, %v", moving, err)
+	}
+	l.check(t, c)
 }

@@ -73,7 +73,7 @@ var (
 	DeleteGroups                          = API{42, "DeleteGroups", 0, 3, Served, ""}
 	ElectLeaders                          = API{43, "ElectLeaders", 0, 2, Served, ""}
 	IncrementalAlterConfigs               = API{44, "IncrementalAlterConfigs", 0, 1, Served, ""}
-	AlterPartitionReassignments           = API{45, "AlterPartitionReassignments", 0, 1, Later, "the ZooKeeper cluster"}
+	AlterPartitionReassignments           = API{45, "AlterPartitionReassignments", 0, 1, Served, ""}
 	ListPartitionReassignments            = API{46, "ListPartitionReassignments", 0, 0, Served, ""}
 	OffsetDelete                          = API{47, "OffsetDelete", 0, 0, Served, ""}
 	DescribeClientQuotas                  = API{48, "DescribeClientQuotas", 0, 1, Later, "security"}

@@ -93,7 +93,43 @@ func TestMixedCluster(t *testing.T) {
 	three.Start()
 	allInSync(t, tree, "by-ottla", 6, 3)
 
+	// Partitions are moved from ottla to Kafka by Kafka's controller, and back by ottla's.
+	move := func(to int32) {
+		t.Helper()
+		req := kadm.AlterPartitionAssignmentsReq{}
+		req.Assign("moved", 0, []int32{to})
+		req.Assign("moved", 1, []int32{to})
+		within(t, 30*time.Second, "the move is taken", func() bool {
+			r, err := adm.AlterPartitionAssignments(t.Context(), req)
+			return err == nil && r.Error() == nil
+		})
+		within(t, 30*time.Second, fmt.Sprintf("it is moved to %d", to), func() bool {
+			for p := range int32(2) {
+				if s := stateOf(t, tree, "moved", p); s.Leader != to || !slices.Equal(s.ISR, []int32{to}) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	elect(t, tree, 2)
+	within(t, 30*time.Second, "the topic to move is created", func() bool {
+		_, err := adm.CreateTopic(t.Context(), 2, 1, nil, "moved")
+		return err == nil
+	})
+	m := startLoad(t, "moved", seeds...)
+	m.goesOn(100)
+	for _, to := range []int32{1, 2, 3} {
+		move(to)
+		m.goesOn(200)
+	}
 	elect(t, tree, 1, 3)
+	for _, to := range []int32{2, 1, 2, 3} {
+		move(to)
+		m.goesOn(200)
+	}
+	m.check(seeds...)
+
 	l.goesOn(300)
 	checkKafkaMember(t, stop()) // ottla's controller relieves it
 	l.goesOn(300)

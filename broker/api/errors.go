@@ -82,6 +82,7 @@ var wire = []struct {
 	{controller.ErrInvalidRequest, kerr.InvalidRequest},
 	{controller.ErrPolicyViolation, kerr.PolicyViolation},
 	{controller.ErrReassignmentInProgress, kerr.ReassignmentInProgress},
+	{controller.ErrNoReassignment, kerr.NoReassignmentInProgress},
 	{controller.ErrBrokerNotAvailable, kerr.BrokerNotAvailable},
 	{controller.ErrElectionNotNeeded, kerr.ElectionNotNeeded},
 	{controller.ErrPreferredLeaderUnavailable, kerr.PreferredLeaderNotAvailable},

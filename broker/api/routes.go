@@ -45,6 +45,7 @@ func routes() []route {
 		on(compat.DeleteGroups, (*API).deleteGroups),
 		on(compat.ElectLeaders, (*API).electLeaders, needsCluster(auth.Alter)),
 		on(compat.IncrementalAlterConfigs, (*API).incrementalAlterConfigs),
+		on(compat.AlterPartitionReassignments, (*API).alterPartitionReassignments, needsCluster(auth.Alter)),
 		on(compat.ListPartitionReassignments, (*API).listPartitionReassignments, needsCluster(auth.Describe)),
 		on(compat.OffsetDelete, (*API).offsetDelete),
 		on(compat.DescribeCluster, (*API).describeCluster),

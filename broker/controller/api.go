@@ -221,7 +221,14 @@ func (c *Controller) AlterPartition(ctx context.Context, broker int32, epoch int
 		}
 		var s *step
 		s, results = c.state.alterISR(broker, changes)
-		return c.write(c.tree, s)
+		if err := c.write(c.tree, s); err != nil {
+			return err
+		}
+		changed := make([]at, len(s.changes))
+		for i := range s.changes {
+			changed[i] = s.changes[i].at
+		}
+		return c.finishMoves(c.tree, changed)
 	})
 	return results, err
 }

@@ -21,6 +21,7 @@ var (
 	ErrInvalidRequest             = errors.New("invalid request")
 	ErrPolicyViolation            = errors.New("policy violation")
 	ErrReassignmentInProgress     = errors.New("reassignment in progress")
+	ErrNoReassignment             = errors.New("no reassignment in progress")
 	ErrBrokerNotAvailable         = errors.New("broker not available")
 	ErrElectionNotNeeded          = errors.New("election not needed")
 	ErrPreferredLeaderUnavailable = errors.New("preferred leader not available")

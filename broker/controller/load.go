@@ -70,6 +70,9 @@ func (c *Controller) stand(t registry.Tree) error {
 		if err := c.write(t, state.takeOver(c.rules())); err != nil {
 			return err
 		}
+		if err := c.finishMoves(t, state.moves()); err != nil {
+			return err
+		}
 		c.setLeader(c.o.BrokerID)
 		level := slog.LevelInfo
 		if len(state.members) < 2 { // nobody else could have been
@@ -265,6 +268,9 @@ func (c *Controller) reloadAll(ctx context.Context) error {
 	if err := c.write(c.tree, state.takeOver(c.rules())); err != nil {
 		return err
 	}
+	if err := c.finishMoves(c.tree, state.moves()); err != nil {
+		return err
+	}
 	return c.flush(ctx)
 }
 
@@ -393,7 +399,10 @@ func (c *Controller) membersChanged() error {
 	if len(died)+len(started) > 0 {
 		c.log.Info("brokers changed", "gone", died, "new", started)
 	}
-	return c.write(c.tree, c.state.brokersChanged(c.rules(), died, started))
+	if err := c.write(c.tree, c.state.brokersChanged(c.rules(), died, started)); err != nil {
+		return err
+	}
+	return c.finishMoves(c.tree, c.state.moves())
 }
 
 func (c *Controller) topicsChanged() error {

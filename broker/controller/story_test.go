@@ -373,6 +373,24 @@ func (s *story) command(f []string, args map[string]string, out *strings.Builder
 		}
 		fmt.Fprintf(out, "isr=%s v=%d\n", numbers(results[0].ISR), results[0].PartitionEpoch)
 		return write(st, nil)
+	case "move": // of a partition to replicas; without any it ends
+		var to []int32
+		if args["to"] != "" {
+			to = list(args["to"])
+		}
+		st, err := c.state.reassign(partitionOf(f[1]), to)
+		if err != nil {
+			return err
+		}
+		return write(st, nil)
+	case "moved": // the end of moves whose replicas are in sync
+		for _, k := range c.state.moves() {
+			if st := c.state.finishMove(k); st != nil {
+				if err := write(st, nil); err != nil {
+					return err
+				}
+			}
+		}
 	case "offline":
 		id, k := number(f[1]), partitionOf(f[2])
 		p := c.state.get(k)
