@@ -109,6 +109,7 @@ func (p *Peer) Handle(ctx context.Context, frame []byte) (protocol.Reply, error)
 	if err := p.unmute(ctx); err != nil {
 		return protocol.Reply{}, err
 	}
+	protocol.Straighten(h.Key, h.Version, body)
 	req := r.make()
 	req.SetVersion(h.Version)
 	if err := req.ReadFrom(body); err != nil {

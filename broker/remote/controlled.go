@@ -16,7 +16,7 @@ import (
 const (
 	versionLeaderAndIsr       = 7
 	versionUpdateMetadata     = 8
-	versionStopReplica        = 4
+	versionStopReplica        = 3 // as 4, whose fields kmsg writes in another order than Kafka reads them
 	versionControlledShutdown = 3
 	versionAlterPartition     = 3
 	versionFetch              = 17
