@@ -73,13 +73,14 @@ func TestControllersRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := 0
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
 		var line struct {
 			API     string   `json:"api"`
 			Request string   `json:"request"`
 			Decoded recorded `json:"decoded"`
 		}
-		lines.Buffer(nil, 1<<20)
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			t.Fatal(err)
 		}
