@@ -24,6 +24,5 @@ func (b *Broker) setCluster(settings map[string]string) error {
 	if len(b.raw.processRoles) > 0 {
 		return invalidValue("process.roles", strings.Join(b.raw.processRoles, ","), "It is of KRaft, and zookeeper.connect is set; allowed is one of them")
 	}
-	b.GroupCoordinatorRebalanceProtocols = []string{"classic"} // group.version is not finalized, as in 3.9
 	return nil
 }
