@@ -18,6 +18,7 @@ type cluster struct {
 	topics       map[string]*topic
 	names        map[metadata.ID]string
 	going        map[string]struct{} // topics that are being deleted
+	asked        map[at]bool         // moves that /admin/reassign_partitions has asked for; nil: there is no such node
 
 	partitions int // of topics that are not being deleted, as the three below
 	live       int // topics

@@ -88,6 +88,7 @@ type Controller struct {
 	senders map[int32]*sender
 	waiting map[string][]chan error // deletions, by topic
 	ctx     context.Context         // of Run; ends the senders
+	left    []string                // nodes with wishes that were there before the state
 	reload  bool                    // the state may differ from the tree
 	expired bool                    // the session has, and there is no new registration yet
 }
@@ -223,6 +224,11 @@ func (c *Controller) Run(ctx context.Context) error {
 		balance.Stop()
 	}
 	for {
+		if c.state != nil && len(c.left) > 0 {
+			if err := c.changes(ctx, nil); err != nil && ctx.Err() == nil {
+				c.log.Error("what others have asked for is not done", "err", err)
+			}
+		}
 		var err error
 		select {
 		case <-ctx.Done():

@@ -276,7 +276,7 @@ func (c *Controller) reloadAll(ctx context.Context) error {
 
 // changes handles events of the tree.
 func (c *Controller) changes(ctx context.Context, events []registry.Event) error {
-	var controller, members, topics, deletions, logDirs, election bool
+	var controller, members, topics, deletions, logDirs, election, moves bool
 	var changed []string
 	for _, e := range events {
 		switch {
@@ -295,6 +295,8 @@ func (c *Controller) changes(ctx context.Context, events []registry.Event) error
 			logDirs = true
 		case e.Path == compat.PathPreferredElection:
 			election = true
+		case e.Path == compat.PathReassign:
+			moves = true
 		case e.Path == compat.PathTopics:
 			topics = true
 		case e.Path == compat.PathDeleteTopics:
@@ -310,6 +312,11 @@ func (c *Controller) changes(ctx context.Context, events []registry.Event) error
 			return err
 		}
 	}
+	if c.state != nil {
+		election = election || slices.Contains(c.left, compat.PathPreferredElection)
+		moves = moves || slices.Contains(c.left, compat.PathReassign)
+		c.left = nil
+	}
 	for _, part := range []struct {
 		due bool
 		do  func() error
@@ -320,6 +327,7 @@ func (c *Controller) changes(ctx context.Context, events []registry.Event) error
 		{deletions, c.deletionsChanged},
 		{logDirs, c.logDirsFailed},
 		{election, c.electionAsked},
+		{moves, c.movesAsked},
 	} {
 		if !part.due || c.state == nil {
 			continue

@@ -37,11 +37,15 @@ func (c *Controller) watchNotices(t registry.Tree) error {
 			}
 		}
 	}
-	_, err := t.Exists(compat.PathPreferredElection, c.watcher)
-	if errors.Is(err, registry.ErrNoNode) {
-		return nil
+	for _, path := range []string{compat.PathPreferredElection, compat.PathReassign} {
+		switch _, err := t.Exists(path, c.watcher); {
+		case err == nil:
+			c.left = append(c.left, path) // for when the state is there
+		case !errors.Is(err, registry.ErrNoNode):
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // logDirsFailed tells the brokers whose log directories have failed of all their replicas: their

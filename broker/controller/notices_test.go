@@ -133,3 +133,53 @@ func TestImbalance(t *testing.T) {
 		}
 	}
 }
+
+// TestReassignNode: /admin/reassign_partitions begins moves, has what is under way, and goes with the last.
+func TestReassignNode(t *testing.T) {
+	root, a, _ := pair(t)
+	one(t, a.CreateTopics(t.Context(), []NewTopic{{Name: "t", Partitions: -1, Replication: -1, Assignment: [][]int32{{1}, {1}}}}, false))
+	other := root.Session()
+	must(t, other, compat.PathReassign, `{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2]},{"topic":"t","partition":1,"replicas":[1]},{"topic":"none","partition":0,"replicas":[2]}]}`)
+	data := func() string {
+		b, _, err := other.Get(compat.PathReassign, nil)
+		if err != nil {
+			return err.Error()
+		}
+		return string(b)
+	}
+	const left = `{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2]}]}`
+	await(t, "only what is under way is left", func() bool { return data() == left })
+	var p PartitionState
+	a.do(context.Background(), func() {
+		k := at{"t", 0}
+		p = a.state.state(a.state.topics["t"], k, a.state.get(k), false)
+	})
+	if len(p.Adding) != 1 || p.Leader != 1 {
+		t.Fatalf("%+v", p)
+	}
+	r, err := a.AlterPartition(t.Context(), 1, a.BrokerEpoch(), []ISRChange{{Topic: "t", LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, ISR: []int32{1, 2}}})
+	if err != nil || r[0].Err != nil {
+		t.Fatal(r, err)
+	}
+	await(t, "the node is gone", func() bool { return data() != left })
+	if moving, err := a.Reassignments(t.Context(), nil); err != nil || len(moving) > 0 {
+		t.Errorf("still moving: %v, %v", moving, err)
+	}
+}
+
+// TestReassignNodeFound: a controller that takes over does what was asked for meanwhile.
+func TestReassignNodeFound(t *testing.T) {
+	root := registry.NewMemory(nil)
+	a := newBroker(1, root.Session(), nil)
+	stop := a.run(t)
+	one(t, a.CreateTopics(t.Context(), []NewTopic{{Name: "t", Partitions: -1, Replication: -1, Assignment: [][]int32{{1}}}}, false))
+	stop()
+	a.tree.Close()
+	other := root.Session()
+	must(t, other, compat.PathReassign, `{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}`)
+	must(t, other, compat.PathPreferredElection, `{"version":1,"partitions":[{"topic":"t","partition":0}]}`)
+	newBroker(1, root.Session(), nil).run(t)
+	for _, path := range []string{compat.PathReassign, compat.PathPreferredElection} {
+		await(t, path+" is gone", func() bool { _, err := other.Exists(path, nil); return errors.Is(err, registry.ErrNoNode) })
+	}
+}

@@ -159,14 +159,19 @@ func (c *Controller) Reassign(ctx context.Context, moves map[TopicPartition][]in
 
 // finishMoves ends the moves of those partitions that have come to their end.
 func (c *Controller) finishMoves(t registry.Tree, keys []at) error {
+	ended := false
 	for _, k := range keys { // one after the other: they may be of one topic
 		if s := c.state.finishMove(k); s != nil {
 			if err := c.write(t, s); err != nil {
 				return fmt.Errorf("end a reassignment: %w", err)
 			}
+			ended = ended || c.state.asked[k]
 		}
 	}
-	return nil
+	if !ended {
+		return nil
+	}
+	return c.writeMoves(t)
 }
 
 // moves are the partitions that are being moved.
