@@ -217,6 +217,14 @@ func TestZooKeeperThreeBrokers(t *testing.T) {
 	for id := range int32(3) {
 		fault("controlled shutdown", id+1, func(b *Broker) { b.Stop() }, (*Broker).Start)
 	}
+	for _, b := range brokers {
+		b.Kill()
+	}
+	for _, b := range brokers { // each waits for the end of its former session
+		b.Start()
+	}
+	allInSync(t, tree, "kept", 6, 3)
+	l.goesOn(500)
 	z.kill()
 	l.goesOn(500) // all replicas are in sync, and nothing has to change
 	z.start()
