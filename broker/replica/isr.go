@@ -126,6 +126,26 @@ func (p *Partition) decide(ch ISRChange, r ISRResult) (again bool) {
 	return true
 }
 
+// alive says whether a broker is in the picture.
+func (m *Manager) alive(id int32) bool { return m.opts.Meta.Load().Broker(id) != nil }
+
+// reconsider moves the high watermark on that a broker may have held back which has left.
+func (p *Partition) reconsider() {
+	p.lead.RLock()
+	defer p.lead.RUnlock()
+	s := p.standing.Load()
+	if !s.leads || s.log == nil || s.replicas < 2 {
+		return
+	}
+	minISR := p.minISR()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rules.advance(p.now(), minISR) {
+		s.log.SetHighWatermark(p.rules.hw)
+		p.stirLocked()
+	}
+}
+
 // Run asks the controller for the in-sync sets that partitions need, and looks for followers that lag
 // too far behind, until ctx ends. It is needed where partitions have followers.
 func (m *Manager) Run(ctx context.Context) error {
@@ -139,10 +159,16 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer asking.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	brokers, changed := m.opts.Meta.Next()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-changed:
+			before := len(brokers.Brokers)
+			if brokers, changed = m.opts.Meta.Next(); len(brokers.Brokers) < before {
+				m.each((*Partition).reconsider)
+			}
 		case <-lag.C:
 			m.each((*Partition).shrink)
 		case <-m.proposals.kick:

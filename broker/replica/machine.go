@@ -17,6 +17,9 @@ import (
 type machine struct {
 	self int32
 	lag  int64 // replica.lag.time.max.ms: as long may a follower lag and be in sync
+	// alive tells whether a broker is in the cluster: one that has left is not waited for, however
+	// far its replica had come. Nil: all are.
+	alive func(id int32) bool
 
 	leader     int32 // -1: none
 	epoch      int32 // the leader's; -1 before the first state
@@ -216,7 +219,7 @@ func (m *machine) advance(now int64, minISR int) (moved bool) {
 	}
 	to := m.end
 	for id, f := range m.followers {
-		if f.end < to && (slices.Contains(m.isr, id) || slices.Contains(m.proposed, id) || m.inSync(f, now)) {
+		if f.end < to && (slices.Contains(m.isr, id) || slices.Contains(m.proposed, id) || m.inSync(f, now) && (m.alive == nil || m.alive(id))) {
 			to = f.end
 		}
 	}

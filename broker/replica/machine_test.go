@@ -226,3 +226,23 @@ func TestProposalOutlastsKnownState(t *testing.T) {
 		t.Errorf("after a newer state: high watermark %d, proposed %v", m.hw, m.proposed)
 	}
 }
+
+// TestTheGoneAreNotWaitedFor: a replica that had caught up, and is not in sync, holds the high watermark back
+// only as long as its broker is there.
+func TestTheGoneAreNotWaitedFor(t *testing.T) {
+	m := newMachine(1, 1000)
+	there := true
+	m.alive = func(int32) bool { return there }
+	m.lead(State{Leader: 1, LeaderEpoch: 3, ISR: []int32{1, 2}, Replicas: []int32{1, 2, 3}}, 10, 10, 0, 1)
+	m.fetched(2, 10, 0, 10, 1, 7, 1)
+	m.fetched(3, 10, 0, 10, 1, 7, 1)
+	m.appended(11, 2, 1)
+	m.fetched(2, 11, 0, 11, 3, 7, 1)
+	if m.hw != 10 {
+		t.Errorf("high watermark %d, though a replica may join that is at 10", m.hw)
+	}
+	there = false
+	if !m.advance(4, 1) || m.hw != 11 {
+		t.Errorf("high watermark %d, though the replica's broker has left", m.hw)
+	}
+}

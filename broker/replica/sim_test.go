@@ -188,6 +188,7 @@ func (s *sim) fail(format string, args ...any) {
 func (s *sim) start(b *simBroker) {
 	b.up, b.life, b.asking = true, b.life+1, nil
 	b.rules, b.pull = newMachine(b.id, simLag), newPuller(PullRules{})
+	b.rules.alive = func(id int32) bool { return s.registered[id] != 0 }
 	b.state = State{Leader: -1, LeaderEpoch: -1, PartitionEpoch: -1}
 	s.note("broker %d starts, its log ends at %d", b.id, b.log.End())
 }
