@@ -149,3 +149,21 @@ func TestRebalanceSettings(t *testing.T) {
 		}
 	}
 }
+
+// TestInterBrokerListener: other brokers are reached by the listener that the settings say.
+func TestInterBrokerListener(t *testing.T) {
+	other := []metadata.Broker{{ID: 2, Endpoints: []metadata.Endpoint{{Listener: "PLAINTEXT", Host: "a", Port: 1}, {Listener: "CLIENT", Host: "b", Port: 2}, {Listener: "INTERNAL", Host: "c", Port: 3}}}}
+	for _, x := range []struct{ setting, value, want string }{
+		{"inter.broker.listener.name", "INTERNAL", "c:3"},
+		{"inter.broker.listener.name", "CLIENT", "b:2"},
+		{"security.inter.broker.protocol", "PLAINTEXT", "a:1"},
+	} {
+		b := &Broker{config: settingsOf(t, map[string]string{x.setting: x.value, "listeners": "CLIENT://h:1,INTERNAL://h:2,PLAINTEXT://h:3",
+			"listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT"})}
+		ways := b.waysOf(b.config.Broker())
+		ways.Book.Know(other)
+		if at, err := ways.Book.Of(2); err != nil || at != x.want {
+			t.Errorf("%s=%s: %s, %v", x.setting, x.value, at, err)
+		}
+	}
+}

@@ -100,6 +100,8 @@ var elsewhere = map[string]string{
 	"controlled.shutdown.enable":              "broker.TestLeaving",
 	"controlled.shutdown.max.retries":         "broker.TestLeaving",
 	"controlled.shutdown.retry.backoff.ms":    "broker.TestLeaving",
+	"inter.broker.listener.name":              "broker.TestInterBrokerListener: it needs several brokers",
+	"security.inter.broker.protocol":          "broker.TestInterBrokerListener",
 	"auto.leader.rebalance.enable":            "broker.TestRebalanceSettings: it needs several brokers",
 	"leader.imbalance.check.interval.seconds": "broker.TestRebalanceSettings",
 	"leader.imbalance.per.broker.percentage":  "broker.TestRebalanceSettings, and controller.TestImbalance",

@@ -66,7 +66,7 @@ var kraftRows = []brokerRow{
 		"Samples kept for the quota on topic changes."}, nil},
 	{Row{"controller.quota.window.size.seconds", Int, "1", "[1,...]", ReadOnly, 0, noQuotas,
 		"Length of one of those samples."}, nil},
-	{Row{"controller.socket.timeout.ms", Int, "30000", "", ReadOnly, 0, oneBroker,
+	{Row{"controller.socket.timeout.ms", Int, "30000", "", ReadOnly, 0, oneTimeout,
 		"How long the controller waits for a broker."}, nil},
 	{Row{"eligible.leader.replicas.enable", Boolean, "false", "", ReadOnly, Kafka3, noKRaft,
 		"Keep track of eligible leader replicas (Kafka 3.9 preview)."}, nil},
