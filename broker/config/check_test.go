@@ -116,10 +116,21 @@ func TestCheckBrokerSaysWhatKafkaSays(t *testing.T) {
 		{"listener.name.plaintext.ssl.keystore.location=x", false, "Cannot update these configs at default cluster level, broker id must be specified: [listener.name.plaintext.ssl.keystore.location]"},
 		{"max.connections.per.ip=0", true, "Invalid value 0 for configuration max.connections.per.ip: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."},
 		{"log.retention.ms=0", true, "Invalid value 0 for configuration log.retention.ms: log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
+		{"num.io.threads=4;num.network.threads=6;log.cleaner.threads=2;num.replica.fetchers=2", true, ""},
+		{"num.io.threads=3", true, threads("Dynamic thread count update validation failed for num.io.threads=3, value should be at least half the current value 8")},
+		{"num.io.threads=17", false, threads("Dynamic thread count update validation failed for num.io.threads=17, value should not be greater than double the current value 8")},
+		{"background.threads=0", true, "Invalid value 0 for configuration background.threads: Value must be at least 1"},
+		{"num.recovery.threads.per.data.dir=5", true, threads("Dynamic thread count update validation failed for num.recovery.threads.per.data.dir=5, value should not be greater than double the current value 2")},
+		{"log.cleaner.threads=3", true, threads("Log cleaner threads cannot be increased to more than double the current value 1")},
+		{"log.cleaner.threads=0", true, threads("Log cleaner threads should be at least 1")}, // 4.4.0 says "/ by zero", of its own fault
 		{"cordoned.log.dirs=/x", true, "Invalid value /x for configuration cordoned.log.dirs: directories cannot be taken out of use; allowed is no value"},
 	} {
 		checkError(t, c.values, s.CheckBroker(assignments(c.values), c.perBroker), c.err, ErrInvalidRequest)
 	}
+}
+
+func threads(reason string) string {
+	return "Invalid value org.apache.kafka.common.config.ConfigException: " + reason + " for configuration Invalid dynamic configuration"
 }
 
 func TestCheckGroupSaysWhatKafkaSays(t *testing.T) {

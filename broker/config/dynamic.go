@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -19,10 +20,44 @@ func (s *Store) CheckBroker(values map[string]string, perBroker bool) error {
 		if perBroker {
 			dynamic, dynamicDefault = values, now.dynamicDefault
 		}
-		_, err = s.build(dynamicDefault, dynamic)
+		var next *snapshot
+		if next, err = s.build(dynamicDefault, dynamic); err == nil {
+			err = checkThreads(now, next)
+		}
 	}
 	if err != nil {
 		return &refusal{ErrInvalidRequest, err.Error()}
+	}
+	return nil
+}
+
+// checkThreads lets a number of threads at most double or halve at once, as Kafka does (DynamicThreadPool and
+// LogCleaner, validateReconfiguration), whether or not ottla has such threads.
+func checkThreads(now, next *snapshot) error {
+	const cleaners = "log.cleaner.threads"
+	for _, name := range []string{"background.threads", cleaners, "num.io.threads", "num.network.threads",
+		"num.recovery.threads.per.data.dir", "num.replica.fetchers"} {
+		is, ok := now.number(name)
+		will, valid := next.number(name)
+		if !ok || !valid || is == will {
+			continue
+		}
+		var reason string
+		switch failed := fmt.Sprintf("Dynamic thread count update validation failed for %s=%d, value should ", name, will); {
+		case will < 1 && name == cleaners:
+			reason = "Log cleaner threads should be at least 1"
+		case will < is/2 && name == cleaners:
+			reason = fmt.Sprintf("Log cleaner threads cannot be reduced to less than half the current value %d", is)
+		case will > is*2 && name == cleaners:
+			reason = fmt.Sprintf("Log cleaner threads cannot be increased to more than double the current value %d", is)
+		case will < is/2:
+			reason = fmt.Sprintf("%sbe at least half the current value %d", failed, is)
+		case will > is*2:
+			reason = fmt.Sprintf("%snot be greater than double the current value %d", failed, is)
+		default:
+			continue
+		}
+		return invalidConfig("Invalid value org.apache.kafka.common.config.ConfigException: %s for configuration Invalid dynamic configuration", reason)
 	}
 	return nil
 }
@@ -121,12 +156,14 @@ func (s *Store) checkGroupBounds(name, value string) error {
 }
 
 // number is the value of a broker setting that no field of Broker holds.
-func (s *Store) number(name string) (n int64, ok bool) {
+func (s *Store) number(name string) (n int64, ok bool) { return s.current.Load().number(name) }
+
+func (s *snapshot) number(name string) (n int64, ok bool) {
 	r := findBroker(name)
 	if r == nil {
 		return 0, false
 	}
-	value, ok := s.current.Load().settings[name]
+	value, ok := s.settings[name]
 	if !ok {
 		value = r.Default
 	}
