@@ -107,9 +107,9 @@ func seeGroupHeartbeatInterval(t *testing.T) {
 }
 
 func seeGroupSessionTimeout(t *testing.T) {
-	h := open(t, few, "group.consumer.min.session.timeout.ms=100")
+	h := open(t, few, "group.consumer.min.session.timeout.ms=100", "group.consumer.min.heartbeat.interval.ms=100")
 	h.coordinated("g")
-	h.alter(kmsg.ConfigResourceTypeGroupConfig, "g", "consumer.session.timeout.ms=200")
+	h.alter(kmsg.ConfigResourceTypeGroupConfig, "g", "consumer.session.timeout.ms=200", "consumer.heartbeat.interval.ms=100")
 	begun := time.Now()
 	equal(t, "join", h.beat("g", "m", 0).ErrorCode, 0)
 	eventually(t, "the member is out", patience, func() bool { return h.members("g") == 0 })

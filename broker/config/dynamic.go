@@ -115,46 +115,6 @@ func checkDynamic(values map[string]string, perBroker bool) error {
 	return nil
 }
 
-// CheckGroup tells whether settings may stand at a group (GroupConfig.validate): known names,
-// allowed values, within the bounds that the broker sets. Errors wrap ErrInvalidConfig.
-func (s *Store) CheckGroup(values map[string]string) error {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if findGroup(name) == nil {
-			return invalidConfig("Unknown group config name: %s", name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if err := s.checkEntityValue(Groups, name, values[name]); err != nil {
-			return err
-		}
-		if err := s.checkGroupBounds(name, values[name]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkGroupBounds holds a group's number against the broker's group.KIND.min.X and .max.X.
-func (s *Store) checkGroupBounds(name, value string) error {
-	n, err := strconv.ParseInt(trim(value), 10, 64)
-	if err != nil {
-		return nil // not a number
-	}
-	kind, rest, _ := strings.Cut(name, ".")
-	rest = strings.TrimPrefix(rest, "num.")
-	lowest, hasLowest := s.number("group." + kind + ".min." + rest)
-	highest, hasHighest := s.number("group." + kind + ".max." + rest)
-	switch {
-	case hasLowest && hasHighest && (n < lowest || n > highest):
-		return invalidConfig("%s must be in the range %d to %d inclusive.", name, lowest, highest)
-	case hasLowest && n < lowest:
-		return invalidConfig("%s must be greater than or equal to %d", name, lowest)
-	case hasHighest && n > highest:
-		return invalidConfig("%s must be less than or equal to %d", name, highest)
-	}
-	return nil
-}
-
 // number is the value of a broker setting that no field of Broker holds.
 func (s *Store) number(name string) (n int64, ok bool) { return s.current.Load().number(name) }
 
@@ -314,14 +274,10 @@ func listRow(kind string, e Edit) (*Row, error) {
 		if t := findTopic(e.Name); t != nil {
 			r = &t.Row
 		}
-	case Groups:
-		if g := findGroup(e.Name); g != nil {
-			r = &g.Row
-		}
 	case ClientMetrics:
 		r = findClientMetrics(e.Name)
 	}
-	if r == nil || r.Type != List {
+	if r == nil || r.Type != List { // also for groups' lists, as in Kafka
 		verb := map[Op]string{Append: "APPEND", Subtract: "SUBTRACT"}[e.Op]
 		return nil, invalidConfig("Can't %s to key %s because its type is not LIST.", verb, e.Name)
 	}

@@ -47,6 +47,9 @@ type Options struct {
 	Applied func(ctx context.Context, change string) error
 	// Features are finalized where the cluster has no feature node yet.
 	Features map[string]int16
+	// Finalized hears of levels that this controller has changed, and their epoch, before the call
+	// that changed them returns. Nil: nobody does.
+	Finalized func(levels map[string]int16, epoch int64)
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
