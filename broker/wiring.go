@@ -45,6 +45,7 @@ func (b *Broker) newController(settings *config.Broker, reg prometheus.Registere
 		Unclean:    func(topic string) bool { return b.config.Topic(topic).UncleanLeaderElection },
 		Applied:    b.follower.Applied,
 		Features:   newestFeatures(),
+		Finalized:  b.setFeatures,
 		Logger:     b.log,
 		Registerer: reg,
 		Now:        b.opts.Now,

@@ -10,18 +10,24 @@ import (
 // consumerLeave takes a member out, or notes that a static one is away for a while.
 func (m *Machine) consumerLeave(_ coordinator.Instant, r ConsumerHeartbeatRequest, to *coordinator.Ticket) coordinator.Effects {
 	g := m.groups[r.Group]
-	if g == nil || g.consumer == nil {
-		return reply(to, nil, ErrGroupNotFound)
+	switch {
+	case g == nil:
+		return reply(to, nil, notFound(r.Group))
+	case g.consumer == nil:
+		return reply(to, nil, notConsumer(r.Group))
 	}
 	mb := g.consumer.members[r.MemberID]
 	if r.InstanceID != nil {
 		mb = g.consumer.members[g.consumer.instances[*r.InstanceID]]
-		if mb != nil && mb.id != r.MemberID {
-			return reply(to, nil, ErrFencedInstance)
+		switch {
+		case mb == nil:
+			return reply(to, nil, noInstance(*r.InstanceID))
+		case mb.id != r.MemberID:
+			return reply(to, nil, notOwner(*r.InstanceID, r.MemberID, mb.id))
 		}
 	}
 	if mb == nil {
-		return reply(to, nil, ErrUnknownMember)
+		return reply(to, nil, notMember(r.Group, r.MemberID))
 	}
 	answer := coordinator.Answer{To: to, Value: ConsumerHeartbeatAnswer{MemberID: mb.id, Epoch: r.Epoch}}
 	if r.Epoch == leaveStaticEpoch {
