@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -156,9 +157,16 @@ func groupOptions(c *config.Store) *group.Options {
 			Session:   ms(b.GroupConsumerSessionTimeoutMs),
 			Heartbeat: ms(b.GroupConsumerHeartbeatIntervalMs),
 			Group:     c.ConsumerGroup,
+			Upgrade:   migrates(b, "upgrade"),
+			Downgrade: migrates(b, "downgrade"),
 		},
 		BatchBytes: int(c.Topic(group.Topic).Log.MaxMessageBytes),
 	}
+}
+
+// migrates tells whether group.consumer.migration.policy has groups converted in a direction.
+func migrates(b *config.Broker, direction string) bool {
+	return strings.EqualFold(b.GroupConsumerMigrationPolicy, direction) || strings.EqualFold(b.GroupConsumerMigrationPolicy, "bidirectional")
 }
 
 // groupConfig is what the group coordinator is made from.

@@ -69,6 +69,7 @@ var effects = []struct {
 	{"group.consumer.heartbeat.interval.ms", seeConsumerHeartbeat},
 	{"group.consumer.session.timeout.ms", seeConsumerSession},
 	{"group.consumer.max.size", seeConsumerMaxSize},
+	{"group.consumer.migration.policy", seeMigrationPolicy},
 	{"group.coordinator.rebalance.protocols", seeRebalanceProtocols},
 	{"group.consumer.min.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms group.consumer.min.session.timeout.ms group.consumer.max.session.timeout.ms", seeConsumerBounds},
 	{"group.max.size", seeGroupMaxSize},

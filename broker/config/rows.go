@@ -144,7 +144,6 @@ const (
 	noZK            = "it counts only together with zookeeper.connect, which is refused"
 	assignedAtOnce  = "an assignment is made with the heartbeat that needs it, at once"
 	matchedAtOnce   = "patterns are matched against the topics whenever these have changed"
-	noMigration     = "a group changes between the protocols only while it has no members"
 	noShare         = "it concerns share groups, which are not served"
 	noStreams       = "it concerns streams groups, which are not served"
 	noTelemetry     = "clients are not asked for their metrics"

@@ -192,19 +192,25 @@ func (m *consumerMember) updated(r *ConsumerHeartbeatRequest) *consumerMember {
 func (m *Machine) consumerHeartbeat(now coordinator.Instant, r ConsumerHeartbeatRequest, to *coordinator.Ticket) coordinator.Effects {
 	g, o := m.groups[r.Group], m.options()
 	var records []coordinator.Record
+	var was *group // the classic group that it is still
 	c := newConsumerGroup()
 	switch {
 	case g != nil && g.consumer != nil:
 		c = g.consumer
 	case g != nil && r.Epoch != 0:
 		return reply(to, nil, notConsumer(r.Group))
-	case r.Epoch != 0 || g != nil && !g.empty():
+	case r.Epoch != 0:
 		return reply(to, nil, because(ErrGroupNotFound, "Consumer group %s not found.", r.Group))
+	case g != nil && !g.empty():
+		var err error
+		if c, records, err = upgraded(g, o, r.Cluster); err != nil {
+			return reply(to, nil, err)
+		}
+		was = g
 	case g != nil:
 		records = append(records, groupTombstone(r.Group))
 	}
-	if len(c.members) >= o.Consumer.MaxSize && c.members[r.MemberID] == nil &&
-		(r.InstanceID == nil || c.instances[*r.InstanceID] == "") {
+	if c.full(o, r.MemberID, r.InstanceID) {
 		return reply(to, nil, because(ErrGroupFull, "The consumer group has reached its maximum capacity of %d members.", o.Consumer.MaxSize))
 	}
 	mb, replaced, err := c.subscriber(&r)
@@ -214,10 +220,7 @@ func (m *Machine) consumerHeartbeat(now coordinator.Instant, r ConsumerHeartbeat
 	if err != nil {
 		return reply(to, nil, err)
 	}
-	if c.seen != nil && c.seen.Version() > r.Cluster.Version() { // requests may overtake each other
-		r.Cluster = c.seen
-	}
-	s := newStep(r.Group, c, o, r.Cluster, now)
+	s := newStep(r.Group, c, o, c.newer(r.Cluster), now)
 	s.records = records
 	if replaced != nil {
 		s.replace(replaced, mb)
@@ -236,17 +239,15 @@ func (m *Machine) consumerHeartbeat(now coordinator.Instant, r ConsumerHeartbeat
 	}
 	after := func(now coordinator.Instant, err error) (none coordinator.Effects) {
 		g := m.groups[r.Group]
-		if err != nil || g == nil || g.consumer == nil {
+		switch {
+		case err != nil && was != nil && g == was:
+			return m.resumeClassic(now, was)
+		case err != nil || g == nil || g.consumer == nil:
 			return none
+		case was != nil:
+			m.startConsumer(now, g)
 		}
-		g.consumer.seen = r.Cluster
-		m.touch(now, g, next.id)
-		if is := g.consumer.members[next.id]; is != nil {
-			m.await(now, g, is)
-		}
-		if s.bumped {
-			m.stats.ConsumerRebalances.Add(1)
-		}
+		m.reached(now, g, s, next.id)
 		return none
 	}
 	answer := coordinator.Answer{To: to, Value: a}
@@ -254,5 +255,9 @@ func (m *Machine) consumerHeartbeat(now coordinator.Instant, r ConsumerHeartbeat
 		after(now, nil)
 		return coordinator.Effects{Answers: []coordinator.Answer{answer}}
 	}
-	return m.record(r.Group, s.records, answer, after)
+	out := m.record(r.Group, s.records, answer, after)
+	if was != nil {
+		out.Answers = append(m.interrupt(was), out.Answers...)
+	}
+	return out
 }

@@ -301,14 +301,27 @@ func (s *step) toward(m *consumerMember, epoch int32, owned Assignment) *consume
 			}
 		}
 	}
-	next.previous = m.epoch
+	next.previous, next.since = m.epoch, map[topicPartition]int32{}
+	for _, a := range []Assignment{keep, revoke} {
+		for id, all := range a {
+			for _, p := range all {
+				next.since[topicPartition{id, p}] = m.since[topicPartition{id, p}]
+			}
+		}
+	}
 	if len(revoke) > 0 && owns(owned, revoke) {
 		next.state, next.epoch, next.assigned, next.revoking = memberUnrevoked, epoch, keep, revoke
 		return &next
 	}
+	for id, all := range revoke {
+		for _, p := range all {
+			delete(next.since, topicPartition{id, p})
+		}
+	}
 	for id, all := range gain {
 		for _, p := range all {
 			keep.add(id, p)
+			next.since[topicPartition{id, p}] = s.at
 		}
 	}
 	next.state, next.epoch, next.assigned, next.revoking = memberStable, s.at, keep, nil

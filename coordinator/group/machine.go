@@ -166,7 +166,7 @@ func (m *Machine) Start(now coordinator.Instant) coordinator.Effects {
 		for _, mb := range g.order {
 			m.renew(now, g, mb, mb.session)
 		}
-		if len(g.order) > m.options().MaxSize {
+		if len(g.order) > m.options().MaxSize || len(g.order) > 0 && g.leader == "" { // or was a consumer group
 			m.prepare(now, g, &out)
 		}
 	}

@@ -144,12 +144,24 @@ func (c *consumerGroup) mayCommit(r CommitRequest, able bool) error {
 	switch {
 	case mb == nil:
 		return ErrUnknownMember
-	case mb.classic != nil && r.Generation != mb.epoch:
-		return ErrIllegalGeneration
 	case mb.classic == nil && !able:
 		return ErrUnsupportedVersion
-	case r.Generation != mb.epoch:
-		return ErrStaleMemberEpoch
+	case r.Generation == mb.epoch:
+		return nil
+	}
+	stale := ErrStaleMemberEpoch
+	if mb.classic != nil {
+		stale = ErrIllegalGeneration
+	}
+	if r.Generation > mb.epoch {
+		return stale
+	}
+	for _, t := range r.Topics { // an epoch of before will do for what the member has had since
+		for _, p := range t.Partitions {
+			if since, has := mb.since[topicPartition{t.ID, p.Partition}]; !has || r.Generation < since {
+				return stale
+			}
+		}
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func (m *Machine) mayCommitTxn(r TxnCommitRequest) error {
 	case g == nil && r.Generation >= 0:
 		return ErrIllegalGeneration
 	case g != nil && g.consumer != nil:
-		if r.Generation < 0 && r.MemberID == "" { // a producer of before KIP-447
+		if r.Generation == -1 && r.MemberID == "" && r.InstanceID == nil { // a producer of before KIP-447
 			return nil
 		}
 		return g.consumer.mayCommit(r.CommitRequest, true)
