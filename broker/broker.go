@@ -174,6 +174,7 @@ func New(o Options) (_ *Broker, err error) {
 		BrokerID: settings.ID, Logs: b.logs, Meta: b.meta,
 		MinISR:     func(topic string) int { return int(b.config.Topic(topic).MinInsyncReplicas) },
 		LogOptions: func(topic string) *log.Options { return &b.config.Topic(topic).Log },
+		LateTxn:    ms(settings.TransactionMaxTimeoutMs) + 5*time.Minute, // ProducerStateManager.LATE_TRANSACTION_BUFFER_MS
 		Watch:      []replica.Watcher{watcher{b}},
 		Again:      b.lookAgain,
 		Now:        o.Now, Logger: b.log, Registerer: reg,

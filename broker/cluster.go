@@ -94,7 +94,7 @@ func (b *Broker) waysOf(c *config.Broker) remote.Options {
 func (b *Broker) followOptions() follow.Options {
 	o := follow.Options{Tree: b.tree, Applier: applier{b}, Logger: b.log, Now: b.opts.Now}
 	if b.clustered() {
-		o.Features = func(levels map[string]int16, epoch int64) { b.features.Store(&features{levels, epoch}) }
+		o.Features = func(levels map[string]int16, epoch int64) { b.setFeatures(levels, epoch) }
 	}
 	return o
 }
@@ -126,7 +126,7 @@ func (b *Broker) controlCluster(o *controller.Options, c *config.Broker) {
 	}
 	o.Elected = func(int32) { b.asks.Turn() }
 	if b.opts.member == nil {
-		o.Features = nil // what a member of Kafka 3.9 cannot do is not agreed on
+		o.Features, o.NoFeatures = nil, true // what a member of Kafka 3.9 cannot do is not agreed on
 		o.JoinPatience = ms(c.ZooKeeperSessionTimeoutMs) + idPatience
 	}
 }

@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"ottla/broker/registry"
 	"ottla/compat"
@@ -24,8 +25,12 @@ func newestFeatures() map[string]int16 {
 	return levels
 }
 
-// loadFeatures reads the levels. This broker is alone on its root, so there is nobody who could
-// not follow: what it has learnt since the root was made is agreed on at once.
+// errFeatureLevel: the levels of the cluster are of an ottla that is newer than this one.
+var errFeatureLevel = errors.New("a feature has a level that is not known here")
+
+// loadFeatures reads the levels, which stay as they are: what is off was switched off, or is of a
+// Kafka that did not have it, and goes on by UpdateFeatures. Only what cannot be off is given a
+// level, which writes the node.
 func (b *Broker) loadFeatures() error {
 	data, st, err := b.tree.Get(compat.PathFeature, nil)
 	if errors.Is(err, registry.ErrNoNode) {
@@ -39,22 +44,40 @@ func (b *Broker) loadFeatures() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", compat.PathFeature, err)
 	}
-	raised := false
-	for name, level := range newestFeatures() {
-		if _, has := n.Levels[name]; !has {
-			n.Levels[name], raised = level, true
+	levels := maps.Clone(n.Levels)
+	if !n.Enabled { // as of a Kafka 2.7 with an older inter.broker.protocol.version
+		levels = map[string]int16{}
+	}
+	for _, f := range compat.Features {
+		switch level, has := levels[f.Name]; {
+		case level > f.Max:
+			return fmt.Errorf("%s: %w: %s is at %d, the highest one is %d", compat.PathFeature, errFeatureLevel, f.Name, level, f.Max)
+		case !has && f.Min > 0:
+			levels[f.Name] = f.Max
+		case level < f.Min:
+			levels[f.Name] = f.Min
 		}
 	}
 	epoch := int64(st.Version)
-	if raised {
-		st, err := b.tree.Set(compat.PathFeature, n.Encode(), st.Version)
+	if !n.Enabled || !maps.Equal(levels, n.Levels) {
+		st, err := b.tree.Set(compat.PathFeature, compat.FeatureNode{Enabled: true, Levels: levels}.Encode(), st.Version)
 		if err != nil {
-			return fmt.Errorf("raise feature levels: %w", err)
+			return fmt.Errorf("write feature levels: %w", err)
 		}
 		epoch = int64(st.Version)
 	}
-	b.features.Store(&features{n.Levels, epoch})
+	b.features.Store(&features{levels, epoch})
 	return nil
+}
+
+// setFeatures hears of other levels. They may come twice, and late ones after newer ones.
+func (b *Broker) setFeatures(levels map[string]int16, epoch int64) {
+	for {
+		now := b.features.Load()
+		if epoch <= now.epoch || b.features.CompareAndSwap(now, &features{levels, epoch}) {
+			return
+		}
+	}
 }
 
 // feature is the finalized level of a feature, 0 where there is none.

@@ -4,10 +4,12 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"ottla/broker/metadata"
 	"ottla/broker/server"
+	"ottla/compat"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -30,6 +32,7 @@ type picture struct {
 
 const (
 	brokerState = iota
+	featureLevel
 	buildInfo
 	brokers
 	brokerInfo
@@ -51,6 +54,7 @@ func (p *picture) make() {
 		labels     []string
 	}{
 		brokerState:        {"kafka_server_kafkaserver_brokerstate", "1 starting, 3 running, 7 shutting down.", nil},
+		featureLevel:       {"kafka_server_metadataloader_finalizedlevel", "Finalized level of a feature, as Kafka names it here: groupVersion.", []string{"featureName"}},
 		buildInfo:          {"ottla_build_info", "1, with the version.", []string{"version"}},
 		brokers:            {"kafka_brokers", "Brokers of the cluster that are alive.", nil},
 		brokerInfo:         {"kafka_broker_info", "1 for each broker that is alive.", []string{"id", "address"}},
@@ -77,6 +81,9 @@ func (p *picture) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(p.descs[what], prometheus.GaugeValue, float64(v), labels...)
 	}
 	gauge(brokerState, int64(p.b.state.Load()))
+	for _, f := range compat.Features {
+		gauge(featureLevel, int64(p.b.feature(f.Name)), strings.TrimSuffix(f.Name, ".version")+"Version")
+	}
 	gauge(buildInfo, 1, p.b.opts.Version)
 	now := p.b.meta.Load()
 	gauge(brokers, int64(len(now.Brokers)))

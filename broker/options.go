@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"ottla/broker/config"
@@ -110,6 +112,31 @@ func (b *Broker) limits() (server.Limits, <-chan struct{}) {
 	return l, changed
 }
 
+// kept gives what is made of settings, and makes it anew only when they are others: coordinators ask at every step.
+func kept[K comparable, T any](settings func() K, made func() *T) func() *T {
+	type last struct {
+		of K
+		is *T
+	}
+	var at atomic.Pointer[last]
+	return func() *T {
+		of := settings()
+		if l := at.Load(); l != nil && l.of == of {
+			return l.is
+		}
+		l := &last{of, made()} // which may be of newer ones: then they are found to be others the next time
+		at.Store(l)
+		return l.is
+	}
+}
+
+// coordinated are the settings that a coordinator's options are made of. A Store replaces them, and changes none in place.
+type coordinated struct {
+	broker *config.Broker
+	topic  *config.Topic // the internal topic's
+	level  int16         // of the feature
+}
+
 // groupOptions are the settings of groups that are in force.
 func groupOptions(c *config.Store) *group.Options {
 	b := c.Broker()
@@ -132,17 +159,25 @@ func groupOptions(c *config.Store) *group.Options {
 			Session:   ms(b.GroupConsumerSessionTimeoutMs),
 			Heartbeat: ms(b.GroupConsumerHeartbeatIntervalMs),
 			Group:     c.ConsumerGroup,
+			Upgrade:   migrates(b, "upgrade"),
+			Downgrade: migrates(b, "downgrade"),
 		},
 		BatchBytes: int(c.Topic(group.Topic).Log.MaxMessageBytes),
 	}
 }
 
+// migrates tells whether group.consumer.migration.policy has groups converted in a direction.
+func migrates(b *config.Broker, direction string) bool {
+	return strings.EqualFold(b.GroupConsumerMigrationPolicy, direction) || strings.EqualFold(b.GroupConsumerMigrationPolicy, "bidirectional")
+}
+
 // groupConfig is what the group coordinator is made from.
 func groupConfig(b *Broker, reg prometheus.Registerer) group.Config {
 	return group.Config{
-		Store:      shardStore{b, group.Topic},
-		Topics:     topicMaker{b},
-		Options:    func() *group.Options { return groupOptions(b.config) },
+		Store:  shardStore{b, group.Topic},
+		Topics: topicMaker{b},
+		Options: kept(func() coordinated { return coordinated{broker: b.config.Broker(), topic: b.config.Topic(group.Topic)} },
+			func() *group.Options { return groupOptions(b.config) }),
 		Partitions: b.partitionsOf(group.Topic),
 		EndOffset: func(topic string, partition int32) (int64, bool) {
 			if l := b.logs.Log(topic, partition); l != nil {

@@ -179,3 +179,24 @@ func TestTransactionPatience(t *testing.T) {
 		})
 	}
 }
+
+// TestKept: options are made once, and anew after the settings have changed.
+func TestKept(t *testing.T) {
+	settings, made := 1, 0
+	of := kept(func() int { return settings }, func() *int {
+		made++
+		is := settings
+		return &is
+	})
+	first := of()
+	if again := of(); again != first || *first != 1 || made != 1 {
+		t.Errorf("asked twice: made %d times, %d", made, *again)
+	}
+	settings = 2
+	if now := of(); *now != 2 || made != 2 {
+		t.Errorf("after a change: made %d times, %d", made, *now)
+	}
+	if *first != 1 {
+		t.Errorf("what was given out before has become %d", *first)
+	}
+}

@@ -41,11 +41,13 @@ func txnConfig(b *Broker, ids *api.ProducerIDs, reg prometheus.Registerer) txn.C
 		Topics:      topicMaker{b},
 		Markers:     markers{b},
 		ProducerIDs: ids.Next,
-		Options: func() *txn.Options {
+		Options: kept(func() coordinated {
+			return coordinated{b.config.Broker(), b.config.Topic(txn.Topic), b.feature(compat.TransactionVersion)}
+		}, func() *txn.Options {
 			o := txnOptions(b.config)
 			o.Version = b.feature(compat.TransactionVersion)
 			return o
-		},
+		}),
 		Partitions: b.partitionsOf(txn.Topic),
 		Now:        b.opts.Now, Logger: b.log, Registerer: reg,
 	}

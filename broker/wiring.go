@@ -48,6 +48,7 @@ func (b *Broker) newController(settings *config.Broker, reg prometheus.Registere
 		Unclean:    func(topic string) bool { return b.config.Topic(topic).UncleanLeaderElection },
 		Applied:    b.follower.Applied,
 		Features:   newestFeatures(),
+		Finalized:  b.setFeatures,
 		Logger:     b.log,
 		Registerer: reg,
 		Now:        b.opts.Now,
@@ -68,6 +69,12 @@ func (b *Broker) registration() compat.BrokerNode {
 		host = hostName()
 	}
 	n := compat.BrokerNode{Rack: c.BrokerRack, JMXPort: -1, Timestamp: b.opts.Now().UnixMilli()}
+	if b.opts.member != nil { // on ZooKeeper none, as Kafka 3.9 has none: nothing is agreed on there
+		n.Features = map[string]compat.FeatureRange{}
+		for _, f := range compat.Features {
+			n.Features[f.Name] = compat.FeatureRange{Min: f.Min, Max: f.Max}
+		}
+	}
 	for _, l := range c.Advertised {
 		port := l.Port
 		if port == 0 {

@@ -82,7 +82,7 @@ var (
 	AlterUserScramCredentials             = API{51, "AlterUserScramCredentials", 0, 0, Later, "security"}
 	DescribeQuorum                        = API{55, "DescribeQuorum", 0, 2, Refused, "there is no Raft quorum; consoles take a refused DescribeQuorum for a ZooKeeper cluster and go on"}
 	AlterPartition                        = API{56, "AlterPartition", 0, 3, Clustered, "among the brokers of a cluster on ZooKeeper"}
-	UpdateFeatures                        = API{57, "UpdateFeatures", 0, 2, Later, "KIP-848 groups"}
+	UpdateFeatures                        = API{57, "UpdateFeatures", 0, 2, Served, ""}
 	Envelope                              = API{58, "Envelope", 0, 0, Refused, "a request is sent to the controller by the client itself, never wrapped by a broker"}
 	DescribeCluster                       = API{60, "DescribeCluster", 0, 2, Served, ""}
 	DescribeProducers                     = API{61, "DescribeProducers", 0, 0, Served, ""}

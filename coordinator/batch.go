@@ -27,7 +27,13 @@ func buildBatch(records []Record, now int64, codec record.Codec, p *Producer) re
 		}
 		o.Producer = &record.ProducerInfo{ID: p.ID, Epoch: p.Epoch, Sequence: -1, Transactional: true}
 	}
-	b := record.NewBuilder(nil, o)
+	size := batchOverhead
+	if codec == record.None {
+		for i := range records {
+			size += len(records[i].Key) + len(records[i].Value) + recordOverhead
+		}
+	}
+	b := record.NewBuilder(make([]byte, 0, size), o)
 	for _, r := range records {
 		b.Add(now, r.Key, r.Value)
 	}

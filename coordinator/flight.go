@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // entry is one step's part of a batch.
@@ -49,13 +50,13 @@ func (s *shard[M]) absorb(e Effects) {
 // outcome of each clear, and collects more into the next.
 func (s *shard[M]) flush() {
 	for s.flight == nil && len(s.batch.entries) > 0 && s.ctx.Err() == nil {
-		f := &flight{batch: s.batch, offsets: make([]int64, len(s.batch.records))}
-		s.batch = batch{}
+		f := s.takeOff()
 		waits, err := s.append(f)
 		switch {
 		case err != nil && !f.written:
 			s.unwritten(len(f.records), err)
 			s.fail(f, err)
+			s.land(f)
 		case err != nil:
 			s.flight = f
 			s.settle(err)
@@ -76,6 +77,30 @@ func (s *shard[M]) flush() {
 			}()
 		}
 	}
+}
+
+// takeOff makes a flight of what was collected.
+func (s *shard[M]) takeOff() *flight {
+	f := s.settled
+	if f == nil {
+		f = &flight{}
+	}
+	s.settled = nil
+	s.batch, f.batch = f.batch, s.batch
+	f.offsets = slices.Grow(f.offsets[:0], len(f.records))[:len(f.records)]
+	f.written, f.done = false, nil
+	return f
+}
+
+// land keeps the memory of a flight that is over for the next one, unless it was large.
+func (s *shard[M]) land(f *flight) {
+	if cap(f.records) > keptRequests || cap(f.entries) > keptRequests {
+		return
+	}
+	clear(f.entries)
+	clear(f.records)
+	f.entries, f.records = f.entries[:0], f.records[:0]
+	s.settled = f
 }
 
 // append writes a flight: the records of transactions as a batch for each step, what is between
@@ -168,6 +193,7 @@ func (s *shard[M]) settle(err error) {
 			release(e.answers...)
 			s.outside(e.outside)
 		}
+		s.land(f)
 		return
 	}
 	if s.ctx.Err() == nil {

@@ -120,7 +120,7 @@ type Producer struct {
 // After an error the machine is as it was before the records, but for what Then does.
 type Commit struct {
 	Now     Instant
-	Offsets []int64 // one a record
+	Offsets []int64 // one a record; only valid during the call
 	Err     error
 }
 

@@ -44,6 +44,7 @@ type Runtime[M Machine] struct {
 	before map[int32]<-chan struct{} // guarded by mu: closed when the last shard of this id is quiet
 	closed bool                      // guarded by mu
 
+	timers  sync.Pool // of *time.Timer that are stopped, for requests that wait no longer than CommitTimeout
 	trouble trouble
 	wg      sync.WaitGroup // every goroutine of every shard; Add under mu while not closed
 }
@@ -65,7 +66,30 @@ func New[M Machine](o Options[M]) *Runtime[M] {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(o.Name, nil)
 	}
-	return &Runtime[M]{o: o, start: time.Now(), loads: make(chan struct{}, o.Loaders), shards: map[int32]*shard[M]{}, before: map[int32]<-chan struct{}{}}
+	r := &Runtime[M]{o: o, start: time.Now(), loads: make(chan struct{}, o.Loaders), shards: map[int32]*shard[M]{}, before: map[int32]<-chan struct{}{}}
+	o.Metrics.watch(r.Census)
+	return r
+}
+
+// Census counts the shards that are led, and what waits for them.
+func (r *Runtime[M]) Census() (c Census) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.shards {
+		s.mu.Lock()
+		c.Queued += len(s.queue)
+		switch {
+		case !s.loading:
+			c.Active++
+		case s.failing:
+			c.Failed++
+		default:
+			c.Loading++
+			c.Replayed += int(s.replayed.Load())
+		}
+		s.mu.Unlock()
+	}
+	return c
 }
 
 func (r *Runtime[M]) now() Instant {
@@ -175,8 +199,11 @@ func (r *Runtime[M]) Do(ctx context.Context, id int32, how How, step Step[M]) (a
 	}
 	var late <-chan time.Time
 	if how&Parks == 0 {
-		timer := time.NewTimer(r.o.CommitTimeout())
-		defer timer.Stop()
+		timer := r.timer(r.o.CommitTimeout())
+		defer func() {
+			timer.Stop() // nothing of it is in its channel any more
+			r.timers.Put(timer)
+		}()
 		late = timer.C
 	}
 	select {
@@ -187,4 +214,13 @@ func (r *Runtime[M]) Do(ctx context.Context, id int32, how How, step Step[M]) (a
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// timer is one that rings after d.
+func (r *Runtime[M]) timer(d time.Duration) *time.Timer {
+	if t, ok := r.timers.Get().(*time.Timer); ok {
+		t.Reset(d)
+		return t
+	}
+	return time.NewTimer(d)
 }

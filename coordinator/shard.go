@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,12 +27,17 @@ type shard[M Machine] struct {
 	loading bool
 	running bool // a goroutine runs, or is about to
 	lost    bool
+	failing bool // the last attempt to load failed
+
+	replayed atomic.Int64 // records that the load at hand has read
 
 	// goroutine
 	m         M
 	ready     bool         // m holds all of the log
 	todo      []message[M] // taken from the queue, not yet run
+	taken     []message[M] // todo as it was taken: the queue to come, once all of it has run
 	batch     batch        // collected since the last append
+	settled   *flight      // one whose memory the next may have; nil: none
 	flight    *flight      // appended, not yet known to be committed; nil if there is none
 	barrier   bool         // an exclusive step's records are not committed yet: nothing else may run
 	nextSweep time.Duration
@@ -142,9 +148,16 @@ func (s *shard[M]) run() {
 // there counts against Options.MaxQueued.
 func (s *shard[M]) take() {
 	s.mu.Lock()
-	s.todo, s.queue = s.queue, nil
+	s.todo, s.queue = s.queue, s.taken[:0]
 	s.mu.Unlock()
+	s.taken = s.todo
+	if cap(s.taken) > keptRequests { // what a burst took is not kept
+		s.taken = nil
+	}
 }
+
+// keptRequests is how many requests, and records, a shard keeps memory for from one step to the next.
+const keptRequests = 32
 
 // stepsPerFlush is how many steps run before what they want written is written.
 const stepsPerFlush = 1000
@@ -223,6 +236,7 @@ func (s *shard[M]) rest() bool {
 		return false
 	}
 	s.running = false
+	s.queue, s.taken, s.settled = nil, nil, nil
 	return true
 }
 
@@ -271,7 +285,7 @@ func (s *shard[M]) load() bool {
 			release(Answer{To: m.to, Err: ErrLoading})
 		}
 	}
-	s.todo = keep
+	s.todo, s.taken = keep, nil
 	if s.before != nil {
 		select {
 		case <-s.before: // what the one before wrote last must be in the log
@@ -291,8 +305,7 @@ func (s *shard[M]) load() bool {
 		<-s.r.loads
 		if err == nil {
 			took := time.Since(start)
-			s.r.o.Metrics.Loads.Inc()
-			s.r.o.Metrics.LoadSeconds.Observe(took.Seconds())
+			s.r.o.Metrics.loaded(took)
 			if n > 0 {
 				s.r.o.Logger.Info("coordinator has loaded", "coordinator", s.r.o.Name, "shard", s.id, "epoch", s.epoch, "records", n, "took", took)
 			}
@@ -301,7 +314,7 @@ func (s *shard[M]) load() bool {
 			s.nextSweep = now.Mono + s.r.o.SweepEvery()
 			s.absorb(m.Start(now))
 			s.mu.Lock()
-			s.loading = false
+			s.loading, s.failing = false, false
 			s.mu.Unlock()
 			return true
 		}
@@ -309,6 +322,9 @@ func (s *shard[M]) load() bool {
 			return false
 		}
 		s.r.o.Metrics.LoadErrors.Inc()
+		s.mu.Lock()
+		s.failing = true
+		s.mu.Unlock()
 		level := slog.LevelError
 		switch {
 		case !s.r.trouble.newLoad(err.Error()):
@@ -327,8 +343,14 @@ func (s *shard[M]) load() bool {
 	}
 }
 
+// tellLoading is how often a load that takes long is told of.
+const tellLoading = 5 * time.Second
+
 func (s *shard[M]) replay() (m M, n int, err error) {
 	m = s.r.o.New(s.id)
+	s.replayed.Store(0)
+	start := time.Now()
+	told := start
 	for data, err := range s.r.o.Store.Load(s.ctx, s.id, s.epoch) {
 		if err != nil {
 			return m, n, err
@@ -336,6 +358,11 @@ func (s *shard[M]) replay() (m M, n int, err error) {
 		read, err := replayBatches(m, data)
 		if n += read; err != nil {
 			return m, n, err
+		}
+		s.replayed.Store(int64(n))
+		if now := time.Now(); now.Sub(told) >= tellLoading {
+			told = now
+			s.r.o.Logger.Info("coordinator is loading", "coordinator", s.r.o.Name, "shard", s.id, "epoch", s.epoch, "records", n, "since", now.Sub(start))
 		}
 	}
 	return m, n, s.ctx.Err()

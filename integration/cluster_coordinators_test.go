@@ -124,7 +124,7 @@ func TestMixedCoordinators(t *testing.T) {
 	dir, addr := t.TempDir(), net.JoinHostPort("127.0.0.1", fmt.Sprint(freePorts(t)))
 	_, stop := kafkaMember(t, z, 2, dir, addr)
 	three := StartWith(t, Options{Settings: onZooKeeper(z, append(more, "broker.id=3")...)})
-	within(t, time.Minute, "Kafka is registered", func() bool { return node(t, tree, compat.PathBroker(2)) != "absent" })
+	within(t, time.Minute, "Kafka is registered", func() bool { return znode(t, tree, compat.PathBroker(2)) != "absent" })
 	seeds := []string{one.Addr(), addr, three.Addr()}
 	adm := kadm.NewClient(goClient(t, patient(seeds)...))
 	two := "2"
@@ -158,7 +158,7 @@ func TestMixedCoordinators(t *testing.T) {
 	_ = stop()
 	goOn("a stop of Kafka")
 	_, stop = kafkaMember(t, z, 2, dir, addr)
-	within(t, time.Minute, "Kafka is back", func() bool { return node(t, tree, compat.PathBroker(2)) != "absent" })
+	within(t, time.Minute, "Kafka is back", func() bool { return znode(t, tree, compat.PathBroker(2)) != "absent" })
 	whole()
 	three.Kill()
 	goOn("a kill of an ottla")

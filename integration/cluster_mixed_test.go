@@ -58,7 +58,7 @@ func TestMixedCluster(t *testing.T) {
 	three := StartWith(t, Options{Settings: onZooKeeper(z, append(more, "broker.id=3")...)})
 	registered := func(id int32) {
 		t.Helper()
-		within(t, time.Minute, fmt.Sprintf("broker %d is registered", id), func() bool { return node(t, tree, compat.PathBroker(id)) != "absent" })
+		within(t, time.Minute, fmt.Sprintf("broker %d is registered", id), func() bool { return znode(t, tree, compat.PathBroker(id)) != "absent" })
 	}
 	registered(2)
 	seeds := []string{one.Addr(), addr, three.Addr()}
@@ -144,7 +144,7 @@ func TestMixedCluster(t *testing.T) {
 	if _, err := adm.DeleteTopics(t.Context(), "by-kafka"); err != nil {
 		t.Error(err)
 	}
-	within(t, 20*time.Second, "a topic is deleted", func() bool { return node(t, tree, compat.PathTopic("by-kafka")) == "absent" })
+	within(t, 20*time.Second, "a topic is deleted", func() bool { return znode(t, tree, compat.PathTopic("by-kafka")) == "absent" })
 	checkKafkaMember(t, stop())
 }
 

@@ -68,11 +68,11 @@ func TestZooKeeperTree(t *testing.T) {
 		"/feature":       `{"features":{},"version":2,"status":1}`,
 	}
 	for path, value := range want {
-		if got := times.ReplaceAllString(node(t, tree, path), `"timestamp":"0"`); got != value {
+		if got := times.ReplaceAllString(znode(t, tree, path), `"timestamp":"0"`); got != value {
 			t.Errorf("%s has\n%s and not\n%s", path, got, value)
 		}
 	}
-	if got := node(t, tree, "/cluster/id"); !regexp.MustCompile(`^\{"version":"1","id":"[A-Za-z0-9_-]{22}"\}$`).MatchString(got) {
+	if got := znode(t, tree, "/cluster/id"); !regexp.MustCompile(`^\{"version":"1","id":"[A-Za-z0-9_-]{22}"\}$`).MatchString(got) {
 		t.Errorf("/cluster/id has %s", got)
 	}
 	if st, err := tree.Exists("/brokers/ids/7", nil); err != nil || st.Version != 1 || st.EphemeralOwner == 0 {
@@ -93,7 +93,7 @@ func TestZooKeeperTree(t *testing.T) {
 	if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("one")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	if got := node(t, tree, "/brokers/topics/orders"); !regexp.MustCompile(`^\{"partitions":\{"0":\[7\],"1":\[7\]\},"topic_id":"[A-Za-z0-9_-]{22}","adding_replicas":\{\},"removing_replicas":\{\},"version":3\}$`).MatchString(got) {
+	if got := znode(t, tree, "/brokers/topics/orders"); !regexp.MustCompile(`^\{"partitions":\{"0":\[7\],"1":\[7\]\},"topic_id":"[A-Za-z0-9_-]{22}","adding_replicas":\{\},"removing_replicas":\{\},"version":3\}$`).MatchString(got) {
 		t.Errorf("/brokers/topics/orders has %s", got)
 	}
 	for path, value := range map[string]string{
@@ -102,7 +102,7 @@ func TestZooKeeperTree(t *testing.T) {
 		"/config/topics/orders":                     `{"version":1,"config":{"retention.ms":"3600000"}}`,
 		"/latest_producer_id_block":                 `{"version":1,"broker":7,"block_start":"0","block_end":"999"}`,
 	} {
-		if got := node(t, tree, path); got != value {
+		if got := znode(t, tree, path); got != value {
 			t.Errorf("%s has\n%s and not\n%s", path, got, value)
 		}
 	}
@@ -110,10 +110,10 @@ func TestZooKeeperTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, 10*time.Second, "the topic is gone", func() bool {
-		return node(t, tree, "/brokers/topics/orders") == "absent" && node(t, tree, "/config/topics/orders") == "absent" && node(t, tree, "/admin/delete_topics/orders") == "absent"
+		return znode(t, tree, "/brokers/topics/orders") == "absent" && znode(t, tree, "/config/topics/orders") == "absent" && znode(t, tree, "/admin/delete_topics/orders") == "absent"
 	})
 	b.Stop()
-	if got := node(t, tree, "/brokers/ids/7") + node(t, tree, "/controller"); got != "absentabsent" {
+	if got := znode(t, tree, "/brokers/ids/7") + znode(t, tree, "/controller"); got != "absentabsent" {
 		t.Errorf("after its stop the broker is still there: %s", got)
 	}
 }
@@ -163,7 +163,7 @@ func TestZooKeeperOneBroker(t *testing.T) {
 	}
 	before, _ := tree.Exists("/brokers/ids/1001", nil)
 	b.cmd.Process.Signal(syscall.SIGSTOP)
-	within(t, 20*time.Second, "the session has ended", func() bool { return node(t, tree, "/brokers/ids/1001") == "absent" })
+	within(t, 20*time.Second, "the session has ended", func() bool { return znode(t, tree, "/brokers/ids/1001") == "absent" })
 	b.cmd.Process.Signal(syscall.SIGCONT)
 	within(t, 20*time.Second, "the broker is registered again", func() bool {
 		st, err := tree.Exists("/brokers/ids/1001", nil)
@@ -173,7 +173,7 @@ func TestZooKeeperOneBroker(t *testing.T) {
 	z.kill()
 	produce("the end of ZooKeeper")
 	z.start()
-	within(t, 30*time.Second, "ZooKeeper is back", func() bool { return node(t, tree, "/brokers/ids/1001") != "absent" })
+	within(t, 30*time.Second, "ZooKeeper is back", func() bool { return znode(t, tree, "/brokers/ids/1001") != "absent" })
 	within(t, 30*time.Second, "topics can be created again", func() bool {
 		_, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, "later")
 		return err == nil

@@ -217,7 +217,7 @@ func TestZooKeeperThreeBrokers(t *testing.T) {
 	fault("SIGSTOP of a leader", stateOf(t, tree, "kept", 1).Leader, session+10*time.Second, func(b *Broker) {
 		b.cmd.Process.Signal(syscall.SIGSTOP)
 		id := brokerID(t, tree, b.Addr())
-		within(t, 20*time.Second, "its session has ended", func() bool { return node(t, tree, compat.PathBroker(id)) == "absent" })
+		within(t, 20*time.Second, "its session has ended", func() bool { return znode(t, tree, compat.PathBroker(id)) == "absent" })
 	}, func(b *Broker) { b.cmd.Process.Signal(syscall.SIGCONT) })
 	for id := range int32(3) {
 		fault("controlled shutdown", id+1, 2*time.Second, func(b *Broker) { b.Stop() }, (*Broker).Start)
@@ -252,7 +252,7 @@ func brokerID(t *testing.T, tree registry.Tree, addr string) int32 {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		if strings.Contains(node(t, tree, compat.PathBrokerIDs+"/"+id), "//"+addr) {
+		if strings.Contains(znode(t, tree, compat.PathBrokerIDs+"/"+id), "//"+addr) {
 			n, _ := strconv.Atoi(id)
 			return int32(n)
 		}

@@ -4,7 +4,9 @@ package integration
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -60,4 +62,25 @@ func TestJavaConsumerGroups(t *testing.T) {
 	scenario(t, Start(t, quickGroups...), perCodec, func(t *testing.T, addr string) client {
 		return drive(t, addr, command...)
 	})
+}
+
+// TestJavaRollingMigration: Java's consumers, replaced one at a time by such of the other
+// group.protocol and back (Rolling.java): with an eager and with a cooperative assignor, static
+// members and dynamic ones.
+func TestJavaRollingMigration(t *testing.T) {
+	command := javaCommand(t, "4.4.0", "Rolling")
+	for _, args := range [][]string{{"CooperativeStickyAssignor", "dynamic"}, {"RangeAssignor", "static"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			b := Start(t, append(quickGroups, "group.initial.rebalance.delay.ms=0")...)
+			cmd := exec.Command(command[0], append(slices.Concat(command[1:], args), b.Addr())...)
+			endWithParent(cmd)
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			out, err := cmd.Output()
+			if err != nil || !strings.HasPrefix(string(out), "rolled: ") {
+				t.Errorf("%s%v\n%s", out, err, tail(stderr.String(), 100))
+			}
+			t.Log(string(out))
+		})
+	}
 }

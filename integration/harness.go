@@ -30,6 +30,7 @@ import (
 //	OTTLA_TEST_BOOTSTRAP  HOST:PORT of a broker that is up already, to run against
 //	OTTLA_TEST_RESTART    with it: shell command that kills -9 and starts that broker on the same data,
 //	                      and returns when its port is open
+//	OTTLA_TEST_RECORD     with it: some tests write what that broker answers into testdata, to compare others with
 const (
 	envBinary    = "OTTLA_TEST_BINARY"
 	envBuild     = "OTTLA_TEST_BUILD"

@@ -54,7 +54,7 @@ var metricNames = strings.Fields(`
 	kafka_coordinator_group_groupmetadatamanager_numgroupsstable kafka_coordinator_group_groupmetadatamanager_numgroupsempty
 	kafka_coordinator_group_groupmetadatamanager_numgroupsdead kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance
 	kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance
-	kafka_server_kafkaserver_brokerstate
+	kafka_server_kafkaserver_brokerstate kafka_server_metadataloader_finalizedlevel
 	kafka_brokers kafka_broker_info kafka_topic_partitions
 	kafka_topic_partition_current_offset kafka_topic_partition_oldest_offset kafka_topic_partition_leader
 	kafka_topic_partition_leader_is_preferred kafka_topic_partition_replicas kafka_topic_partition_in_sync_replica
@@ -269,6 +269,8 @@ func TestMetrics(t *testing.T) {
 		{"kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", "", 3},
 		{"kafka_server_socket_server_metrics_connection_count", "listener=PLAINTEXT", 1},
 		{"kafka_server_kafkaserver_brokerstate", "", 3},
+		{"kafka_server_metadataloader_finalizedlevel", "featureName=metadataVersion", 33},
+		{"kafka_server_metadataloader_finalizedlevel", "featureName=transactionVersion", 2},
 		{"ottla_build_info", "version=1.2.3", 1},
 		{"kafka_brokers", "", 1},
 		{"kafka_broker_info", "id=1 address=" + w.addr, 1},

@@ -95,12 +95,13 @@ func tombstoneGone(h *house, topic string) bool {
 	return !h.has(topic, 1)
 }
 
-func seeCleanerEnable(t *testing.T) {
-	for _, on := range []bool{true, false} {
-		h := open(t, append(append([]string{"log.cleaner.enable=" + map[bool]string{true: "true", false: "false"}[on]}, cleaning...), tasks...)...)
+// seeCleanerStart sees a topic compacted by a broker that was started with on, and not with off.
+func seeCleanerStart(t *testing.T, setting, on, off string) {
+	for _, value := range []string{on, off} {
+		h := open(t, append(append([]string{setting + "=" + value}, cleaning...), tasks...)...)
 		h.topic("t", compacted...)
 		h.put("t", "a", "1", "a", "2", "b", "1")
-		if on {
+		if value == on {
 			eventually(t, "the topic is compacted", patience, func() bool { return !h.has("t", 0) })
 			continue
 		}

@@ -76,6 +76,23 @@ func seeConsumerMaxSize(t *testing.T) {
 	equal(t, "the second", h.beat("g", "n", 0).ErrorCode, 81)
 }
 
+func seeMigrationPolicy(t *testing.T) {
+	for _, x := range []struct {
+		policy string
+		code   int16
+	}{{"Bidirectional", 0}, {"UPGRADE", 0}, {"downgrade", 69}, {"disabled", 69}} {
+		h := open(t, few, "group.initial.rebalance.delay.ms=0", "group.consumer.migration.policy="+x.policy)
+		h.coordinated("g")
+		equal(t, "create", h.create("t", 4, 1), 0)
+		req, told := joinRequest("g", 30000), kmsg.NewConsumerMemberMetadata()
+		told.Topics = []string{"t"}
+		req.Protocols[0].Metadata = told.AppendTo(nil)
+		equal(t, "join with the classic protocol", ask[*kmsg.JoinGroupResponse](h.wire, req, 3).ErrorCode, 0)
+		equal(t, "join with the other, "+x.policy, h.beat("g", "m", 0).ErrorCode, x.code)
+		h.shut()
+	}
+}
+
 func seeRebalanceProtocols(t *testing.T) {
 	h := open(t, few, "group.coordinator.rebalance.protocols=classic")
 	h.coordinated("g")
@@ -107,9 +124,9 @@ func seeGroupHeartbeatInterval(t *testing.T) {
 }
 
 func seeGroupSessionTimeout(t *testing.T) {
-	h := open(t, few, "group.consumer.min.session.timeout.ms=100")
+	h := open(t, few, "group.consumer.min.session.timeout.ms=100", "group.consumer.min.heartbeat.interval.ms=100")
 	h.coordinated("g")
-	h.alter(kmsg.ConfigResourceTypeGroupConfig, "g", "consumer.session.timeout.ms=200")
+	h.alter(kmsg.ConfigResourceTypeGroupConfig, "g", "consumer.session.timeout.ms=200", "consumer.heartbeat.interval.ms=100")
 	begun := time.Now()
 	equal(t, "join", h.beat("g", "m", 0).ErrorCode, 0)
 	eventually(t, "the member is out", patience, func() bool { return h.members("g") == 0 })

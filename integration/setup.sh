@@ -65,7 +65,7 @@ node_modules() {
   built node "$here/clients/package.json"
 }
 
-java_release() { # java_release VERSION: its jars, and our two programs compiled against them
+java_release() { # java_release VERSION: its jars, and our programs compiled against them
   local part=kafka-$1 sources=("$here"/java/*.java)
   if ! fresh "$part" "$here/java/pom.xml"; then
     say "Kafka $1"

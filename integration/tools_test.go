@@ -59,7 +59,7 @@ func (k *tools) class(tool string) string {
 		"kafka-leader-election": "LeaderElectionCommand", "kafka-producer-perf-test": "ProducerPerformance",
 		"kafka-consumer-perf-test": "ConsumerPerformance", "kafka-verifiable-producer": "VerifiableProducer",
 		"kafka-verifiable-consumer": "VerifiableConsumer", "kafka-cluster": "ClusterTool",
-		"kafka-reassign-partitions": "reassign.ReassignPartitionsCommand",
+		"kafka-reassign-partitions": "reassign.ReassignPartitionsCommand", "kafka-features": "FeatureCommand",
 	}[tool]
 }
 
@@ -69,7 +69,11 @@ func (k *tools) try(stdin, tool string, args ...string) result {
 	ctx, stop := context.WithTimeout(k.t.Context(), 2*time.Minute)
 	defer stop()
 	var r result
-	if tool != "kafka-producer-perf-test" {
+	switch tool {
+	case "kafka-producer-perf-test":
+	case "kafka-features": // it is no option of the command that follows
+		args = append([]string{"--bootstrap-server", k.addr}, args...)
+	default:
 		args = append(args, "--bootstrap-server", k.addr)
 	}
 	err := k.c.do(ctx, "", map[string]any{"class": k.class(tool), "args": args, "stdin": stdin}, &r)

@@ -78,8 +78,8 @@ func (z *zooKeeper) tree(chroot string) registry.Tree {
 	return t
 }
 
-// node is what a node has as its data; absent: it is not there.
-func node(t *testing.T, tree registry.Tree, path string) string {
+// znode is what a node has as its data; absent: it is not there.
+func znode(t *testing.T, tree registry.Tree, path string) string {
 	t.Helper()
 	data, _, err := tree.Get(path, nil)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,17 +28,14 @@ const noticeable = time.Second
 // *-delete is removed, *-stray and *-future are left alone, and so is everything else. A partition
 // whose directory is gone although it had flushed records is not made anew without a word, as Kafka
 // does: it is offline until the directory is back, or a Repair has struck it off.
-func (m *Manager) Load() error { return m.load(func(string) bool { return false }) }
+func (m *Manager) Load() error { return m.load(false) }
 
-// LoadUnclean is Load for the directories that were not stopped cleanly. The logs of the others, but
-// for those of the topics that are named, rest until Host asks for them: what the checkpoints say of
-// them holds until then.
-func (m *Manager) LoadUnclean(but ...string) error {
-	return m.load(func(topic string) bool { return !slices.Contains(but, topic) })
-}
+// LoadUnclean is Load for the directories that were not stopped cleanly. The logs of the others rest
+// until Host asks for them: what the checkpoints say of them holds until then.
+func (m *Manager) LoadUnclean() error { return m.load(true) }
 
-// load opens logs; of directories that were stopped cleanly those that need not rest.
-func (m *Manager) load(rests func(topic string) bool) error {
+// load opens logs, but where they rest those of directories that were stopped cleanly.
+func (m *Manager) load(rest bool) error {
 	type job struct {
 		d *dir
 		k key
@@ -62,7 +58,7 @@ func (m *Manager) load(rests func(topic string) bool) error {
 				return fmt.Errorf("%s is in both %s and %s; one of them has to go", dirName(k.topic, k.partition), other.path, d.path)
 			}
 			in[k] = d
-			if d.clean && rests(k.topic) {
+			if d.clean && rest {
 				d.saved.Lock()
 				d.skipped[k] = true
 				d.saved.Unlock()

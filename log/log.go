@@ -185,6 +185,19 @@ func (l *Log) Producers() []Producer {
 	return list
 }
 
+// Census counts the producers that wrote here and have not expired, and says whether one of them has a transaction open
+// to which it has not written since a time (ms since 1970).
+func (l *Log) Census(since int64) (producers int, late bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, open := range l.state.open {
+		if p := l.state.byID[open.id]; p != nil && p.lastTime < since {
+			late = true
+		}
+	}
+	return len(l.state.byID), late
+}
+
 // LastEpoch is the newest leader epoch, -1 if there is none.
 func (l *Log) LastEpoch() int32 { return l.epochs.last() }
 

@@ -200,7 +200,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestLoadSome opens some topics first and the others when they are asked for.
+// TestLoadSome opens logs when they are asked for.
 func TestLoadSome(t *testing.T) {
 	b := newBox(t, vfs.NewCrashable(), nil)
 	b.start()
@@ -217,14 +217,17 @@ func TestLoadSome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.LoadUnclean("a"); err != nil {
+		if err := m.LoadUnclean(); err != nil {
 			t.Fatal(err)
 		}
 		return m
 	}
 	m := open()
-	if m.Log("a", 0) == nil || m.Log("b", 0) != nil {
-		t.Error("the wrong topics were loaded")
+	if m.Log("a", 0) != nil || m.Log("b", 0) != nil {
+		t.Error("logs were loaded that nobody asked for")
+	}
+	if l, err := m.Create("a", 0, [16]byte{1}); err != nil || l.End() != 1 {
+		t.Fatalf("opened %v, %v", l, err)
 	}
 	if err := m.Close(); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func TestCheckpointWhileOpening(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.LoadUnclean("another"); err != nil {
+		if err := m.LoadUnclean(); err != nil {
 			t.Fatal(err)
 		}
 		d := m.dirs[0]

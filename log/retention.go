@@ -36,6 +36,10 @@ func (l *Log) retain() (int, error) {
 		rules = append(rules, func() func(*segment, int64) (bool, error) {
 			return func(s *segment, _ int64) (bool, error) {
 				largest, err := s.largestTime()
+				if largest > now { // as UnifiedLog says it: else nobody knows why the log grows
+					l.m.logger.Warn("a segment has records with a time that is to come: it stays for that long",
+						"partition", l.label, "segment", s.base, "newest", time.UnixMilli(largest).UTC())
+				}
 				return now-largest > o.RetentionMs, err
 			}
 		})

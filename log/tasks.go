@@ -39,6 +39,8 @@ type tasks struct {
 	done chan struct{}
 	wake chan struct{} // holds one
 
+	doing sync.Mutex // held while delayed work is done; taken before mu
+
 	mu      sync.Mutex
 	asked   [taskCount]bool // guarded by mu: do it now
 	flushes []*Log          // guarded by mu: logs with a closed segment that is not flushed
@@ -271,8 +273,11 @@ func (m *Manager) flushDue(ctx context.Context) {
 	}
 }
 
-// doDelayed does what is due and says how long it is until the next.
+// doDelayed does what is due and says how long it is until the next. What was due when it was called is done when it
+// returns, by whomever.
 func (m *Manager) doDelayed() time.Duration {
+	m.tasks.doing.Lock()
+	defer m.tasks.doing.Unlock()
 	m.tasks.mu.Lock()
 	now := time.Now()
 	var due []delayed

@@ -17,6 +17,10 @@ type verification struct {
 	lowest int32 // sequence of the batches that wait for the answer: none above it may be first
 }
 
+// epochBumpVersion is that of Produce from which every transaction has an epoch of its own (KIP-890), and so begins with
+// sequence 0.
+const epochBumpVersion = 12
+
 // StartVerification begins to look up whether a transaction of a producer has this partition; the
 // guard goes into the Append that rests on it. 0: the transaction is open here, which says enough.
 func (l *Log) StartVerification(producerID int64, epoch int16, sequence int32) (guard uint64) {
@@ -67,6 +71,9 @@ func (s *producerState) errOfVerification(b record.Batch, a *Append) error {
 		if !s.isOpen(id, b.ProducerEpoch()) && (v == nil || v.guard != a.Guard) {
 			return fmt.Errorf("producer %d: %w", id, ErrUnverified)
 		}
+	}
+	if v != nil && b.IsTransactional() && a.RequestVersion >= epochBumpVersion && s.byID[id] == nil && b.BaseSequence() != 0 {
+		return fmt.Errorf("producer %d begins with sequence %d: %w", id, b.BaseSequence(), ErrOutOfOrderSequence)
 	}
 	if v != nil && b.BaseSequence() > v.lowest {
 		return fmt.Errorf("producer %d sends sequence %d, and %d is to come before it: %w", id, b.BaseSequence(), v.lowest, ErrOutOfOrderSequence)

@@ -54,7 +54,9 @@ func TestVerification(t *testing.T) {
 	l.StartVerification(8, 0, 0)
 	wantErr(t, "out of order", verified(l, g, transactional(8, 0, 5, 1)), ErrOutOfOrderSequence)
 	l.StartVerification(8, 1, 3)
-	wantErr(t, "a new epoch begins anew", verified(l, g, transactional(8, 1, 3, 1)), nil)
+	wantErr(t, "an epoch of its own, in the middle", verified(l, g, transactional(8, 1, 3, 1)), ErrOutOfOrderSequence)
+	_, err := l.Append(Append{Records: transactional(8, 1, 3, 1), VerifyTxn: true, Guard: g, RequestVersion: 11})
+	wantErr(t, "a new epoch begins anew", err, nil)
 
 	g = l.StartVerification(10, 0, 0)
 	l.DropVerification(10, g+1)

@@ -72,13 +72,17 @@ func (s *API) misled(cluster *string, node int32) int16 {
 }
 
 // unknownApiVersions answers an ApiVersions request of a version that is not served: in the
-// form of version 0, with the code 35 and what is served, so that the client can ask again on
-// the same connection. The request's body is not looked at.
+// form of version 0, with the code 35 and the versions of ApiVersions alone, so that the client can
+// ask again on the same connection (KIP-511). The request's body is not looked at.
 func (s *API) unknownApiVersions(h protocol.Header) protocol.Reply {
 	h.Version, h.Flexible = 0, false
 	resp := kmsg.NewPtrApiVersionsResponse()
 	resp.ErrorCode = kerr.UnsupportedVersion.Code
-	resp.ApiKeys = s.versions
+	for _, k := range s.versions {
+		if k.ApiKey == h.Key {
+			resp.ApiKeys = append(resp.ApiKeys, k)
+		}
+	}
 	return protocol.Reply{Answer: protocol.EncodeResponse(h, resp)}
 }
 

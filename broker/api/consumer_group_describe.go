@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 
 	"ottla/broker/auth"
 	"ottla/broker/metadata"
@@ -28,6 +27,8 @@ func (s *API) consumerGroupDescribe(ctx context.Context, p *Peer, req *kmsg.Cons
 			g.ErrorCode = kerr.UnsupportedVersion.Code
 		case !s.allowed(p, auth.Describe, auth.Group, id):
 			g.ErrorCode = kerr.GroupAuthorizationFailed.Code
+		case id == "":
+			g.ErrorCode = kerr.InvalidGroupID.Code
 		default:
 			s.describeConsumerGroup(ctx, p, req, pic, &g)
 		}
@@ -40,9 +41,6 @@ func (s *API) describeConsumerGroup(ctx context.Context, p *Peer, req *kmsg.Cons
 	d, err := s.Groups.DescribeConsumer(ctx, g.Group)
 	if err != nil {
 		g.ErrorCode, g.ErrorMessage = code(ctx, err), message(err)
-		if errors.Is(err, group.ErrNotConsumerGroup) {
-			g.ErrorMessage = kmsg.StringPtr("Group " + g.Group + " is not a consumer group.")
-		}
 		return
 	}
 	if req.IncludeAuthorizedOperations {
@@ -54,9 +52,7 @@ func (s *API) describeConsumerGroup(ctx context.Context, p *Peer, req *kmsg.Cons
 		rm.MemberID, rm.InstanceID, rm.RackID, rm.MemberEpoch = m.ID, m.Instance, m.Rack, m.Epoch
 		rm.ClientID, rm.ClientHost = m.Client.ID, m.Client.Host
 		rm.SubscribedTopics = append([]string{}, m.Topics...)
-		if m.Pattern != "" {
-			rm.SubscribedTopicRegex = &m.Pattern
-		}
+		rm.SubscribedTopicRegex = &m.Pattern // as Kafka: not null
 		rm.Assignment, rm.TargetAssignment = describedAssignment(pic, m.Assigned), describedAssignment(pic, m.Target)
 		rm.MemberType = 1
 		if m.Classic {

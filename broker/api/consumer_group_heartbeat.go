@@ -43,11 +43,9 @@ func (s *API) consumerGroupHeartbeat(ctx context.Context, p *Peer, req *kmsg.Con
 	if req.Topics != nil {
 		r.Owned = group.Assignment{}
 		for _, t := range req.Topics {
-			if len(t.Partitions) > 0 {
-				all := append(slices.Clone(r.Owned[t.TopicID]), t.Partitions...)
-				slices.Sort(all)
-				r.Owned[t.TopicID] = slices.Compact(all)
-			}
+			all := append(slices.Clone(r.Owned[t.TopicID]), t.Partitions...)
+			slices.Sort(all)
+			r.Owned[t.TopicID] = slices.Compact(all)
 		}
 	}
 	a, err := s.Groups.ConsumerHeartbeat(ctx, r)

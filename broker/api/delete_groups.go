@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"ottla/broker/auth"
 
@@ -11,25 +12,27 @@ import (
 
 // deleteGroups deletes groups without members, and their offsets.
 //
-// Versions: 2 flexible; 3 a message with an error.
+// Versions: 2 flexible; 3 a message, for streams groups.
 func (s *API) deleteGroups(ctx context.Context, p *Peer, req *kmsg.DeleteGroupsRequest) (*kmsg.DeleteGroupsResponse, error) {
 	resp := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
 	resp.Groups = make([]kmsg.DeleteGroupsResponseGroup, 0, len(req.Groups))
 	var ids []string
 	var at []int
-	for i, id := range req.Groups {
+	for _, id := range req.Groups {
+		if slices.ContainsFunc(resp.Groups, func(g kmsg.DeleteGroupsResponseGroup) bool { return g.Group == id }) {
+			continue // answered once
+		}
 		g := kmsg.NewDeleteGroupsResponseGroup()
 		g.Group = id
 		if s.allowed(p, auth.Delete, auth.Group, id) {
-			ids, at = append(ids, id), append(at, i)
+			ids, at = append(ids, id), append(at, len(resp.Groups))
 		} else {
 			g.ErrorCode = kerr.GroupAuthorizationFailed.Code
-			g.ErrorMessage = kmsg.StringPtr(kerr.GroupAuthorizationFailed.Description)
 		}
 		resp.Groups = append(resp.Groups, g)
 	}
 	for i, err := range s.Groups.DeleteGroups(ctx, ids) {
-		resp.Groups[at[i]].ErrorCode, resp.Groups[at[i]].ErrorMessage = code(ctx, err), message(err)
+		resp.Groups[at[i]].ErrorCode = code(ctx, err)
 	}
 	return resp, nil
 }

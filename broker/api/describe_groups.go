@@ -39,9 +39,6 @@ func (s *API) describeGroup(ctx context.Context, req *kmsg.DescribeGroupsRequest
 	case errors.Is(d.Err, group.ErrGroupNotFound) && req.Version < 6:
 	case d.Err != nil:
 		g.ErrorCode, g.ErrorMessage = code(ctx, d.Err), message(d.Err)
-		if errors.Is(d.Err, group.ErrGroupNotFound) {
-			g.ErrorMessage = kmsg.StringPtr("Group " + g.Group + " not found.")
-		}
 		return
 	}
 	if req.IncludeAuthorizedOperations {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"ottla/broker/auth"
+	"ottla/broker/controller"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -13,6 +14,7 @@ import (
 func (s *API) describeProducers(ctx context.Context, p *Peer, req *kmsg.DescribeProducersRequest) (*kmsg.DescribeProducersResponse, error) {
 	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
 	resp.Topics = make([]kmsg.DescribeProducersResponseTopic, 0, len(req.Topics))
+	pic := s.Meta.Load()
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		rt := kmsg.NewDescribeProducersResponseTopic()
@@ -23,10 +25,17 @@ func (s *API) describeProducers(ctx context.Context, p *Peer, req *kmsg.Describe
 			rp := kmsg.NewDescribeProducersResponseTopicPartition()
 			rp.Partition = n
 			rp.ActiveProducers = []kmsg.DescribeProducersResponseTopicPartitionActiveProducer{}
-			if !allowed {
+			switch invalid := controller.CheckTopicName(t.Topic); {
+			case invalid != nil:
+				rp.ErrorCode, rp.ErrorMessage = code(ctx, invalid), message(invalid)
+			case !allowed:
 				rp.ErrorCode = kerr.TopicAuthorizationFailed.Code
-			} else if err := s.producersOf(t.Topic, n, &rp); err != nil {
-				rp.ErrorCode = code(ctx, err)
+			case pic.Topics[t.Topic] == nil:
+				rp.ErrorCode, rp.ErrorMessage = kerr.UnknownTopicOrPartition.Code, kmsg.StringPtr(kerr.UnknownTopicOrPartition.Description)
+			default:
+				if err := s.producersOf(t.Topic, n, &rp); err != nil {
+					rp.ErrorCode = code(ctx, err)
+				}
 			}
 			rt.Partitions = append(rt.Partitions, rp)
 		}

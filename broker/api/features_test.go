@@ -34,10 +34,11 @@ func TestFeatures(t *testing.T) {
 			same(t, "level", final, x.want)
 			supported := 0
 			for _, f := range resp.SupportedFeatures {
-				same(t, "supported", f.MaxVersion, map[string]int16{compat.GroupVersion: 1, compat.TransactionVersion: 2}[f.Name])
+				same(t, "supported", f.MaxVersion, map[string]int16{compat.GroupVersion: 1, compat.MetadataVersion: 33, compat.TransactionVersion: 2}[f.Name])
 				supported++
 			}
-			same(t, "supported features", supported, map[bool]int{true: len(compat.Features)}[version >= 4])
+			same(t, "supported features", supported, map[bool]int{false: 1, true: len(compat.Features)}[version >= 4])
+			same(t, "migration from ZooKeeper", resp.ZkMigrationReady, false)
 		}
 	}
 }

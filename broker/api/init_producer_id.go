@@ -26,7 +26,7 @@ func (s *API) initProducerID(ctx context.Context, p *Peer, req *kmsg.InitProduce
 	case req.TransactionalID == nil && !s.mayProduceIdempotently(p):
 		resp.ErrorCode = kerr.ClusterAuthorizationFailed.Code
 	case (req.ProducerID == -1) != (req.ProducerEpoch == -1):
-		resp.ErrorCode = kerr.InvalidRequest.Code
+		resp.ProducerEpoch, resp.ErrorCode = -1, kerr.InvalidRequest.Code
 	case req.TransactionalID != nil:
 		r := txn.InitRequest{ID: *req.TransactionalID, Timeout: req.TransactionTimeoutMillis}
 		if req.ProducerID != -1 {

@@ -37,6 +37,7 @@ func (s *API) joinGroup(ctx context.Context, p *Peer, req *kmsg.JoinGroupRequest
 		Rebalance:        time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond,
 		MemberIDRequired: req.Version >= 4,
 		SkipsAssignment:  req.Version >= 9,
+		Cluster:          clusterTopics{s.Meta.Load()},
 	}
 	if req.Version < 1 {
 		r.Rebalance = r.Session

@@ -21,7 +21,7 @@ func (s *API) leaveGroup(ctx context.Context, p *Peer, req *kmsg.LeaveGroupReque
 		resp.ErrorCode = kerr.GroupAuthorizationFailed.Code
 		return resp, nil
 	}
-	r := group.LeaveRequest{Group: req.Group}
+	r := group.LeaveRequest{Group: req.Group, Cluster: clusterTopics{s.Meta.Load()}}
 	for _, m := range req.Members {
 		r.Members = append(r.Members, group.Leaver{MemberID: m.MemberID, InstanceID: m.InstanceID})
 	}

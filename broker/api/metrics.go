@@ -20,6 +20,15 @@ import (
 type Metrics struct {
 	apis     []atomic.Pointer[requestMetrics] // by key
 	unmapped prometheus.Counter
+
+	verified       histogram     // what asking the transaction coordinator about partitions takes
+	verifyFailures atomic.Uint64 // partitions that it did not confirm
+}
+
+// verifiedIn counts a question to the transaction coordinator about partitions (Kafka's AddPartitionsToTxnManager).
+func (m *Metrics) verifiedIn(d time.Duration, failures int) {
+	m.verified.observe(d)
+	m.verifyFailures.Add(uint64(failures))
 }
 
 // requestMetrics are one API's. Kafka times by queues; here a request has its handler (local)
@@ -193,10 +202,22 @@ func twoNames(what, help string, labels ...string) [2]*prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{requestsDescs[0], requestsDescs[1], errorsDescs[0], errorsDescs[1], totalDesc, localDesc, remoteDesc, sizesDesc} {
+	for _, d := range [...]*prometheus.Desc{requestsDescs[0], requestsDescs[1], errorsDescs[0], errorsDescs[1], totalDesc, localDesc, remoteDesc, sizesDesc,
+		verifiedDesc, verifyFailuresDescs[0], verifyFailuresDescs[1]} {
 		ch <- d
 	}
 }
+
+var (
+	verifiedDesc = prometheus.NewDesc("kafka_server_addpartitionstotxnmanager_verificationtimems",
+		"Time to ask the transaction coordinator whether partitions belong to a transaction, or to add them.", nil, nil)
+	verifyFailuresDescs = [2]*prometheus.Desc{
+		prometheus.NewDesc("kafka_server_addpartitionstotxnmanager_verificationfailurerate_total", verifyFailuresHelp, nil, nil),
+		prometheus.NewDesc("kafka_server_addpartitionstotxnmanager_verificationfailurerate_count", verifyFailuresHelp, nil, nil),
+	}
+)
+
+const verifyFailuresHelp = "Partitions that the transaction coordinator did not confirm to belong to a transaction."
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
@@ -205,6 +226,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 		}
 	}
+	ch <- m.verified.summary(verifiedDesc)
+	counter(verifyFailuresDescs, m.verifyFailures.Load())
 	for i := range m.apis {
 		r := m.apis[i].Load()
 		if r == nil {

@@ -28,6 +28,9 @@ func (s *API) offsetCommit(ctx context.Context, p *Peer, req *kmsg.OffsetCommitR
 	}
 	for i := range req.Topics {
 		t := &req.Topics[i]
+		if len(t.Partitions) == 0 {
+			continue // Kafka answers topics with the first of their partitions
+		}
 		rt := kmsg.NewOffsetCommitResponseTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
 		rt.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(t.Partitions))

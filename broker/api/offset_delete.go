@@ -24,7 +24,10 @@ func (s *API) offsetDelete(ctx context.Context, p *Peer, req *kmsg.OffsetDeleteR
 	var topics []group.FetchTopic
 	var spots [][]spot
 	all := make([]kmsg.OffsetDeleteResponseTopic, 0, len(req.Topics))
-	for i, t := range req.Topics {
+	for _, t := range req.Topics {
+		if len(t.Partitions) == 0 {
+			continue // as in offsetCommit
+		}
 		rt := kmsg.NewOffsetDeleteResponseTopic()
 		rt.Topic = t.Topic
 		rt.Partitions = make([]kmsg.OffsetDeleteResponseTopicPartition, 0, len(t.Partitions))
@@ -41,7 +44,7 @@ func (s *API) offsetDelete(ctx context.Context, p *Peer, req *kmsg.OffsetDeleteR
 				rp.ErrorCode = kerr.UnknownTopicOrPartition.Code
 			default:
 				ft.Partitions = append(ft.Partitions, in.Partition)
-				mine = append(mine, spot{i, j})
+				mine = append(mine, spot{len(all), j})
 			}
 			rt.Partitions = append(rt.Partitions, rp)
 		}

@@ -76,7 +76,7 @@ func (s *API) fetchGroupOffsets(ctx context.Context, p *Peer, req *kmsg.OffsetFe
 	if req.Version >= 9 {
 		r.MemberID, r.MemberEpoch = in.MemberID, in.MemberEpoch
 	}
-	places := make([]int, 0, len(in.Topics)) // of r's topics in the answer
+	var refused []kmsg.OffsetFetchResponseGroupTopic // they come last
 	if in.Topics != nil {
 		r.Topics = []group.FetchTopic{}
 	}
@@ -88,11 +88,10 @@ func (s *API) fetchGroupOffsets(ctx context.Context, p *Peer, req *kmsg.OffsetFe
 		}
 		switch {
 		case topic == nil && byID:
-			out.Topics = append(out.Topics, offsetsOf(t.Topic, t.TopicID, t.Partitions, missing))
+			refused = append(refused, offsetsOf(t.Topic, t.TopicID, t.Partitions, missing))
 		case !s.allowed(p, auth.Describe, auth.Topic, ft.Name):
-			out.Topics = append(out.Topics, offsetsOf(t.Topic, t.TopicID, t.Partitions, kerr.TopicAuthorizationFailed.Code))
+			refused = append(refused, offsetsOf(t.Topic, t.TopicID, t.Partitions, kerr.TopicAuthorizationFailed.Code))
 		default:
-			places = append(places, len(out.Topics))
 			out.Topics = append(out.Topics, offsetsOf(t.Topic, t.TopicID, t.Partitions, 0))
 			r.Topics = append(r.Topics, ft)
 		}
@@ -105,7 +104,7 @@ func (s *API) fetchGroupOffsets(ctx context.Context, p *Peer, req *kmsg.OffsetFe
 	}
 	for i, t := range got {
 		if in.Topics != nil {
-			fillOffsets(ctx, &out.Topics[places[i]], t)
+			fillOffsets(ctx, &out.Topics[i], t)
 			continue
 		}
 		if !s.allowed(p, auth.Describe, auth.Topic, t.Name) {
@@ -120,6 +119,7 @@ func (s *API) fetchGroupOffsets(ctx context.Context, p *Peer, req *kmsg.OffsetFe
 		fillOffsets(ctx, &gt, t)
 		out.Topics = append(out.Topics, gt)
 	}
+	out.Topics = append(out.Topics, refused...)
 	return out
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"time"
 
 	"ottla/broker/auth"
 	"ottla/broker/replica"
@@ -111,11 +112,16 @@ func (x *produceCall) ask(in []joining, coordinator func(txn.AddRequest) ([]erro
 	if len(asked) == 0 {
 		return nil
 	}
+	begun, failures := time.Now(), 0
 	errs, err := coordinator(r)
+	defer func() { x.s.Metrics.verifiedIn(time.Since(begun), failures) }()
 	for i, one := range asked {
 		is := x.enrolled[one.at]
 		if is.err = err; err == nil && errs != nil {
 			is.err = errs[i]
+		}
+		if is.err != nil {
+			failures++
 		}
 		if txnRefused(is.err) {
 			one.part.DropVerification(r.Producer, is.guard)

@@ -48,6 +48,7 @@ func routes() []route {
 		on(compat.AlterPartitionReassignments, (*API).alterPartitionReassignments, needsCluster(auth.Alter)),
 		on(compat.ListPartitionReassignments, (*API).listPartitionReassignments, needsCluster(auth.Describe)),
 		on(compat.OffsetDelete, (*API).offsetDelete),
+		on(compat.UpdateFeatures, (*API).updateFeatures, needsCluster(auth.Alter)),
 		on(compat.DescribeCluster, (*API).describeCluster),
 		on(compat.DescribeProducers, (*API).describeProducers),
 		on(compat.DescribeTransactions, (*API).describeTransactions),

@@ -28,6 +28,7 @@ type storageHouse struct {
 	name map[string]metadata.ID
 
 	markers chan struct{} // not nil: a marker waits until it is closed
+	faults  *faults       // nil: all goes well
 }
 
 func newStorageHouse(t testing.TB) *storageHouse {

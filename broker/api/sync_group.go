@@ -28,7 +28,7 @@ func (s *API) syncGroup(ctx context.Context, p *Peer, req *kmsg.SyncGroupRequest
 	r := group.SyncRequest{
 		Group: req.Group, MemberID: req.MemberID, InstanceID: req.InstanceID, Generation: req.Generation,
 		ProtocolType: req.ProtocolType, Protocol: req.Protocol,
-		Assignment: make([]group.Assigned, len(req.GroupAssignment)),
+		Assignment: make([]group.Assigned, len(req.GroupAssignment)), Cluster: clusterTopics{s.Meta.Load()},
 	}
 	for i, a := range req.GroupAssignment {
 		r.Assignment[i] = group.Assigned{MemberID: a.MemberID, Data: a.MemberAssignment}

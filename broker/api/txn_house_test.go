@@ -29,8 +29,18 @@ func (s houseStore) Append(_ context.Context, shard, epoch int32, batch []byte) 
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", coordinator.ErrNotCoordinator, err)
 	}
+	refused, lost := s.h.faults.append()
+	if refused {
+		return 0, nil, coordinator.ErrNotAvailable
+	}
 	done, wait, err := p.AppendIn(epoch, log.Append{Records: batch, Origin: record.Coordinator})
-	return done.First, wait, err
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", coordinator.ErrNotCoordinator, err)
+	}
+	if lost {
+		return done.First, func(context.Context) error { return coordinator.ErrNotAvailable }, nil
+	}
+	return done.First, wait, nil
 }
 
 func (s houseStore) Load(ctx context.Context, shard, epoch int32) iter.Seq2[[]byte, error] {
@@ -58,7 +68,13 @@ func (m houseMarkers) WriteMarker(ctx context.Context, k txn.Marker) []error {
 		case <-ctx.Done():
 		}
 	}
-	errs := m.h.WriteMarker(ctx, k)
+	n := m.h.faults.marked(len(k.Partitions))
+	some := k
+	some.Partitions = k.Partitions[:n]
+	errs := m.h.WriteMarker(ctx, some)
+	for range k.Partitions[n:] {
+		errs = append(errs, errors.New("no leader"))
+	}
 	for i, err := range errs {
 		if errors.Is(err, log.ErrInvalidProducerEpoch) {
 			errs[i] = txn.ErrMarkerRefused

@@ -31,6 +31,9 @@ func (s *API) txnOffsetCommit(ctx context.Context, p *Peer, req *kmsg.TxnOffsetC
 	}
 	for i := range req.Topics {
 		t := &req.Topics[i]
+		if len(t.Partitions) == 0 {
+			continue // as in offsetCommit
+		}
 		rt := kmsg.NewTxnOffsetCommitResponseTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
 		rt.Partitions = make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(t.Partitions))
@@ -44,6 +47,10 @@ func (s *API) txnOffsetCommit(ctx context.Context, p *Peer, req *kmsg.TxnOffsetC
 		resp.Topics = append(resp.Topics, rt)
 	}
 	if len(c.topics) == 0 {
+		return resp, nil
+	}
+	if req.Group == "" { // before the transaction gets a partition for it
+		c.answer(ctx, kerr.InvalidGroupID.Code, nil)
 		return resp, nil
 	}
 	r := group.TxnCommitRequest{Producer: req.ProducerID, Epoch: req.ProducerEpoch, CommitRequest: group.CommitRequest{
@@ -60,6 +67,9 @@ func (s *API) txnOffsetCommit(ctx context.Context, p *Peer, req *kmsg.TxnOffsetC
 		return err
 	})
 	all := code(ctx, err)
+	if all == kerr.StaleMemberEpoch.Code { // producers do not know it
+		all = kerr.IllegalGeneration.Code
+	}
 	if all == kerr.CoordinatorLoadInProgress.Code && req.Version < 2 { // these clients may crash on it (KAFKA-7296)
 		all = kerr.CoordinatorNotAvailable.Code
 	}

@@ -47,6 +47,9 @@ func (s *API) writeTxnMarkers(ctx context.Context, p *Peer, req *kmsg.WriteTxnMa
 			}
 			out.Topics = append(out.Topics, rt)
 		}
+		if len(codes) == 0 {
+			continue // Kafka answers a marker with the first of its partitions
+		}
 		if allowed {
 			for k, err := range s.WriteMarker(ctx, m) {
 				*codes[k] = code(ctx, err)

@@ -99,6 +99,7 @@ type Broker struct {
 	GroupConsumerMinSessionTimeoutMs    int64
 	GroupConsumerMaxSessionTimeoutMs    int64
 	GroupConsumerMaxSize                int64
+	GroupConsumerMigrationPolicy        string // in any case
 	GroupCoordinatorRebalanceProtocols  []string
 	OffsetMetadataMaxBytes              int64
 	OffsetsCommitTimeoutMs              int64

@@ -116,10 +116,21 @@ func TestCheckBrokerSaysWhatKafkaSays(t *testing.T) {
 		{"listener.name.plaintext.ssl.keystore.location=x", false, "Cannot update these configs at default cluster level, broker id must be specified: [listener.name.plaintext.ssl.keystore.location]"},
 		{"max.connections.per.ip=0", true, "Invalid value 0 for configuration max.connections.per.ip: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."},
 		{"log.retention.ms=0", true, "Invalid value 0 for configuration log.retention.ms: log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
+		{"num.io.threads=4;num.network.threads=6;log.cleaner.threads=2;num.replica.fetchers=2", true, ""},
+		{"num.io.threads=3", true, threads("Dynamic thread count update validation failed for num.io.threads=3, value should be at least half the current value 8")},
+		{"num.io.threads=17", false, threads("Dynamic thread count update validation failed for num.io.threads=17, value should not be greater than double the current value 8")},
+		{"background.threads=0", true, "Invalid value 0 for configuration background.threads: Value must be at least 1"},
+		{"num.recovery.threads.per.data.dir=5", true, threads("Dynamic thread count update validation failed for num.recovery.threads.per.data.dir=5, value should not be greater than double the current value 2")},
+		{"log.cleaner.threads=3", true, threads("Log cleaner threads cannot be increased to more than double the current value 1")},
+		{"log.cleaner.threads=0", true, threads("Log cleaner threads should be at least 1")}, // 4.4.0 says "/ by zero", of its own fault
 		{"cordoned.log.dirs=/x", true, "Invalid value /x for configuration cordoned.log.dirs: directories cannot be taken out of use; allowed is no value"},
 	} {
 		checkError(t, c.values, s.CheckBroker(assignments(c.values), c.perBroker), c.err, ErrInvalidRequest)
 	}
+}
+
+func threads(reason string) string {
+	return "Invalid value org.apache.kafka.common.config.ConfigException: " + reason + " for configuration Invalid dynamic configuration"
 }
 
 func TestCheckGroupSaysWhatKafkaSays(t *testing.T) {
@@ -136,6 +147,22 @@ func TestCheckGroupSaysWhatKafkaSays(t *testing.T) {
 		{"share.auto.offset.reset=by_duration:P1DT2H3M4.5S", ""},
 		{"share.record.lock.duration.ms=1000", "share.record.lock.duration.ms must be in the range 15000 to 60000 inclusive."},
 		{"streams.num.standby.replicas=10", "streams.num.standby.replicas must be less than or equal to 2"},
+		{"consumer.session.timeout.ms=x;consumer.heartbeat.interval.ms=1", "Invalid value x for configuration consumer.session.timeout.ms: Not a number of type INT"},
+		{"streams.rack.aware.assignment.tags=a,b,a", "streams.rack.aware.assignment.tags must not contain duplicate tag keys."},
+		{"streams.rack.aware.assignment.tags=a,b", ""},
+		{"streams.assignor.name=nope", "streams.assignor.name 'nope' is not a registered task assignor. Registered assignors are: [sticky]."},
+		{"streams.assignor.name=sticky", ""},
+		{"errors.deadletterqueue.topic.name=__x", "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'"},
+		{"errors.deadletterqueue.topic.name=x", ""},
+	} {
+		checkError(t, c.values, s.CheckGroup(assignments(c.values)), c.err, ErrInvalidConfig)
+	}
+	s = buildOK(t, map[string]string{"group.consumer.min.session.timeout.ms": "100", "group.consumer.min.heartbeat.interval.ms": "100"})
+	for _, c := range []struct{ values, err string }{
+		{"consumer.session.timeout.ms=5000", "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"},
+		{"consumer.session.timeout.ms=5001", ""},
+		{"consumer.session.timeout.ms=300;consumer.heartbeat.interval.ms=300", "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"},
+		{"consumer.session.timeout.ms=300;consumer.heartbeat.interval.ms=200", ""},
 	} {
 		checkError(t, c.values, s.CheckGroup(assignments(c.values)), c.err, ErrInvalidConfig)
 	}
@@ -184,7 +211,7 @@ func TestEdit(t *testing.T) {
 		{Brokers, "", Edit{Append, "log.cleanup.policy", "compact"}, "log.cleanup.policy=delete,compact", ""},
 		{Brokers, "", Edit{Append, "log.retention.ms", "1"}, "", "Config value append is not allowed for config key: log.retention.ms"},
 		{Brokers, "", Edit{Append, "nope", "1"}, "", "Unknown config name: nope"},
-		{Groups, "", Edit{Append, "streams.rack.aware.assignment.tags", "a"}, "streams.rack.aware.assignment.tags=a", ""},
+		{Groups, "", Edit{Append, "streams.rack.aware.assignment.tags", "a"}, "", "Can't APPEND to key streams.rack.aware.assignment.tags because its type is not LIST."},
 		{ClientMetrics, "", Edit{Append, "interval.ms", "1"}, "", "Can't APPEND to key interval.ms because its type is not LIST."},
 		{Topics, "", Edit{9, "retention.ms", "1"}, "", "Unknown operations type 9"},
 	} {

@@ -183,7 +183,7 @@ func (s *Store) DescribeGroup(name string) []Entry {
 	for i := range groupRows {
 		r := &groupRows[i]
 		own, isOwn := values[r.Name]
-		if r.Flags&Internal != 0 && !isOwn {
+		if _, set := now.settings[r.From]; r.Flags&Internal != 0 && !isOwn && !set {
 			continue
 		}
 		e := Entry{Name: r.Name, Type: r.Type, Doc: r.Doc}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -19,10 +20,44 @@ func (s *Store) CheckBroker(values map[string]string, perBroker bool) error {
 		if perBroker {
 			dynamic, dynamicDefault = values, now.dynamicDefault
 		}
-		_, err = s.build(dynamicDefault, dynamic)
+		var next *snapshot
+		if next, err = s.build(dynamicDefault, dynamic); err == nil {
+			err = checkThreads(now, next)
+		}
 	}
 	if err != nil {
 		return &refusal{ErrInvalidRequest, err.Error()}
+	}
+	return nil
+}
+
+// checkThreads lets a number of threads at most double or halve at once, as Kafka does (DynamicThreadPool and
+// LogCleaner, validateReconfiguration), whether or not ottla has such threads.
+func checkThreads(now, next *snapshot) error {
+	const cleaners = "log.cleaner.threads"
+	for _, name := range []string{"background.threads", cleaners, "num.io.threads", "num.network.threads",
+		"num.recovery.threads.per.data.dir", "num.replica.fetchers"} {
+		is, ok := now.number(name)
+		will, valid := next.number(name)
+		if !ok || !valid || is == will {
+			continue
+		}
+		var reason string
+		switch failed := fmt.Sprintf("Dynamic thread count update validation failed for %s=%d, value should ", name, will); {
+		case will < 1 && name == cleaners:
+			reason = "Log cleaner threads should be at least 1"
+		case will < is/2 && name == cleaners:
+			reason = fmt.Sprintf("Log cleaner threads cannot be reduced to less than half the current value %d", is)
+		case will > is*2 && name == cleaners:
+			reason = fmt.Sprintf("Log cleaner threads cannot be increased to more than double the current value %d", is)
+		case will < is/2:
+			reason = fmt.Sprintf("%sbe at least half the current value %d", failed, is)
+		case will > is*2:
+			reason = fmt.Sprintf("%snot be greater than double the current value %d", failed, is)
+		default:
+			continue
+		}
+		return invalidConfig("Invalid value org.apache.kafka.common.config.ConfigException: %s for configuration Invalid dynamic configuration", reason)
 	}
 	return nil
 }
@@ -80,53 +115,15 @@ func checkDynamic(values map[string]string, perBroker bool) error {
 	return nil
 }
 
-// CheckGroup tells whether settings may stand at a group (GroupConfig.validate): known names,
-// allowed values, within the bounds that the broker sets. Errors wrap ErrInvalidConfig.
-func (s *Store) CheckGroup(values map[string]string) error {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if findGroup(name) == nil {
-			return invalidConfig("Unknown group config name: %s", name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if err := s.checkEntityValue(Groups, name, values[name]); err != nil {
-			return err
-		}
-		if err := s.checkGroupBounds(name, values[name]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkGroupBounds holds a group's number against the broker's group.KIND.min.X and .max.X.
-func (s *Store) checkGroupBounds(name, value string) error {
-	n, err := strconv.ParseInt(trim(value), 10, 64)
-	if err != nil {
-		return nil // not a number
-	}
-	kind, rest, _ := strings.Cut(name, ".")
-	rest = strings.TrimPrefix(rest, "num.")
-	lowest, hasLowest := s.number("group." + kind + ".min." + rest)
-	highest, hasHighest := s.number("group." + kind + ".max." + rest)
-	switch {
-	case hasLowest && hasHighest && (n < lowest || n > highest):
-		return invalidConfig("%s must be in the range %d to %d inclusive.", name, lowest, highest)
-	case hasLowest && n < lowest:
-		return invalidConfig("%s must be greater than or equal to %d", name, lowest)
-	case hasHighest && n > highest:
-		return invalidConfig("%s must be less than or equal to %d", name, highest)
-	}
-	return nil
-}
-
 // number is the value of a broker setting that no field of Broker holds.
-func (s *Store) number(name string) (n int64, ok bool) {
+func (s *Store) number(name string) (n int64, ok bool) { return s.current.Load().number(name) }
+
+func (s *snapshot) number(name string) (n int64, ok bool) {
 	r := findBroker(name)
 	if r == nil {
 		return 0, false
 	}
-	value, ok := s.current.Load().settings[name]
+	value, ok := s.settings[name]
 	if !ok {
 		value = r.Default
 	}
@@ -277,14 +274,10 @@ func listRow(kind string, e Edit) (*Row, error) {
 		if t := findTopic(e.Name); t != nil {
 			r = &t.Row
 		}
-	case Groups:
-		if g := findGroup(e.Name); g != nil {
-			r = &g.Row
-		}
 	case ClientMetrics:
 		r = findClientMetrics(e.Name)
 	}
-	if r == nil || r.Type != List {
+	if r == nil || r.Type != List { // also for groups' lists, as in Kafka
 		verb := map[Op]string{Append: "APPEND", Subtract: "SUBTRACT"}[e.Op]
 		return nil, invalidConfig("Can't %s to key %s because its type is not LIST.", verb, e.Name)
 	}

@@ -143,7 +143,6 @@ const (
 	noKRaft         = "the registry is one file of this broker; there is no Raft quorum"
 	assignedAtOnce  = "an assignment is made with the heartbeat that needs it, at once"
 	matchedAtOnce   = "patterns are matched against the topics whenever these have changed"
-	noMigration     = "a group changes between the protocols only while it has no members"
 	noShare         = "it concerns share groups, which are not served"
 	noStreams       = "it concerns streams groups, which are not served"
 	noTelemetry     = "clients are not asked for their metrics"

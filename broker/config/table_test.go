@@ -192,7 +192,7 @@ func TestEveryFieldIsSet(t *testing.T) {
 		"offsets.topic.compression.codec": "3", "offsets.topic.replication.factor": "2", "transaction.state.log.replication.factor": "2", "log.dirs": "/x", "log.dir": "/x", "queued.max.request.bytes": "200000000",
 		"cleanup.policy": "compact", "compression.type": "zstd", "message.timestamp.type": "LogAppendTime",
 		"min.cleanable.dirty.ratio": "0.25", "controller.listener.names": "CONTROLLER",
-		"group.consumer.assignors": "range", "group.coordinator.rebalance.protocols": "classic",
+		"group.consumer.assignors": "range", "group.consumer.migration.policy": "upgrade", "group.coordinator.rebalance.protocols": "classic",
 	}
 	value := func(r *Row) string {
 		switch v, ok := other[r.Name]; {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"ottla/broker/metadata"
+	"ottla/compat"
 )
 
 // cluster is what the controller knows: the state that decisions are made from. Only the
@@ -32,6 +33,8 @@ type member struct {
 	leaving bool // in controlled shutdown: it is not elected, but still told
 	// offline holds the partitions whose log directory has failed there.
 	offline map[at]struct{}
+	// features are the levels that it can follow, by name.
+	features map[string]compat.FeatureRange
 }
 
 // at names a partition.

@@ -60,6 +60,11 @@ type Options struct {
 	Applied func(ctx context.Context, change string) error
 	// Features are finalized where the cluster has no feature node yet.
 	Features map[string]int16
+	// NoFeatures says that none can be finalized: a Kafka 3.9 in the cluster would end.
+	NoFeatures bool
+	// Finalized hears of levels that this controller has changed, and their epoch, before the call
+	// that changed them returns. Nil: nobody does.
+	Finalized func(levels map[string]int16, epoch int64)
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

@@ -170,7 +170,7 @@ func (c *Controller) loadMembers(t registry.Tree) (map[int32]*member, error) {
 			c.log.Warn("registration ignored", "path", n.Path, "err", err)
 			continue
 		}
-		members[id] = &member{Broker: brokerOf(id, n.Stat.Czxid, node)}
+		members[id] = &member{Broker: brokerOf(id, n.Stat.Czxid, node), features: node.Features}
 	}
 	return members, nil
 }

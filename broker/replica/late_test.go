@@ -13,7 +13,7 @@ import (
 )
 
 // resting is a house on a directory that was stopped cleanly, with a record in each of n partitions of
-// topic t; only logs of another topic are opened. change may do something to the files before.
+// topic t, none of them opened. change may do something to the files before.
 func resting(t *testing.T, n int32, change func(vfs.FS)) *house {
 	t.Helper()
 	fsys := vfs.NewMemory()
@@ -26,7 +26,7 @@ func resting(t *testing.T, n int32, change func(vfs.FS)) *house {
 		change(fsys)
 	}
 	h = houseOn(t, fsys)
-	if err := h.logs.LoadUnclean("other"); err != nil {
+	if err := h.logs.LoadUnclean(); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -97,7 +97,7 @@ func TestLateKeepsCleanStop(t *testing.T) {
 	}
 	h.stop()
 	h = houseOn(t, h.fs)
-	if err := h.logs.LoadUnclean("other"); err != nil {
+	if err := h.logs.LoadUnclean(); err != nil {
 		t.Fatal(err)
 	}
 	h.rest(5, 0, 1)

@@ -40,6 +40,7 @@ type Options struct {
 	MinISR     func(topic string) int          // min.insync.replicas; nil: 1
 	LogOptions func(topic string) *log.Options // nil: log's own defaults, with no flush by count
 	LagMax     time.Duration                   // replica.lag.time.max.ms; 0: 30 s
+	LateTxn    time.Duration                   // a transaction that is silent for longer is counted as late; 0: 20 min
 	Watch      []Watcher
 
 	// Of brokers that make a cluster; nil: this one is alone.

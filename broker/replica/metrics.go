@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -139,6 +140,8 @@ const (
 	underReplicatedCount
 	underMinISRCount
 	atMinISRCount
+	producerIDCount
+	lateTransactions
 	isrShrinks
 	isrShrinksPerSec
 	isrExpands
@@ -164,6 +167,8 @@ func newDescs() (descs [gaugeCount]*prometheus.Desc, topics []*prometheus.Desc) 
 		underReplicatedCount: {"server_replicamanager_underreplicatedpartitions", "Led partitions with a replica that is not in sync.", nil},
 		underMinISRCount:     {"server_replicamanager_underminisrpartitioncount", "Led partitions with fewer in-sync replicas than min.insync.replicas.", nil},
 		atMinISRCount:        {"server_replicamanager_atminisrpartitioncount", "Led partitions with just as many in-sync replicas as min.insync.replicas.", nil},
+		producerIDCount:      {"server_replicamanager_produceridcount", "Producers that partitions of this broker know, once for each.", nil},
+		lateTransactions:     {"server_replicamanager_partitionswithlatetransactionscount", "Led partitions with an open transaction that should be over.", nil},
 		isrShrinks:           {"server_replicamanager_isrshrinks_total", "Replicas taken out of an ISR.", nil},
 		isrShrinksPerSec:     {"server_replicamanager_isrshrinkspersec_total", "Replicas taken out of an ISR.", nil},
 		isrExpands:           {"server_replicamanager_isrexpands_total", "Replicas taken into an ISR.", nil},
@@ -215,6 +220,11 @@ func (x *Metrics) collectTopics(out chan<- prometheus.Metric) {
 
 func (x *Metrics) collectPartitions(out chan<- prometheus.Metric) {
 	var sums [gaugeCount]float64
+	late := x.m.opts.LateTxn
+	if late == 0 {
+		late = 20 * time.Minute
+	}
+	since := x.m.opts.Now().Add(-late).UnixMilli()
 	x.m.each(func(p *Partition) {
 		sums[partitionCount]++
 		s := p.standing.Load()
@@ -226,9 +236,12 @@ func (x *Metrics) collectPartitions(out chan<- prometheus.Metric) {
 			sums[offlineCount]++
 			return
 		}
+		producers, late := s.log.Census(since)
+		sums[producerIDCount] += float64(producers)
 		if !s.leads {
 			return
 		}
+		sums[lateTransactions] += flag(late)
 		sums[leaderCount]++
 		minISR := p.minISR()
 		p.mu.Lock()
@@ -246,7 +259,7 @@ func (x *Metrics) collectPartitions(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(x.descs[i], prometheus.GaugeValue, v, p.topic, n)
 		}
 	})
-	for i := partitionCount; i <= atMinISRCount; i++ {
+	for i := partitionCount; i <= lateTransactions; i++ {
 		out <- prometheus.MustNewConstMetric(x.descs[i], prometheus.GaugeValue, sums[i])
 	}
 	for i, v := range map[int]int64{

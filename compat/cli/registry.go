@@ -228,12 +228,17 @@ func (c *carrier) carry(from, to *end) error {
 	if len(left) > 0 {
 		notes = append(notes, "left out: "+strings.Join(left, ", "))
 	}
-	if i := slices.IndexFunc(nodes, func(n treeNode) bool { return n.path == compat.PathFeature }); i >= 0 && to.zookeeper {
-		// 3.9.1 makes the node itself, and ends where it has levels that it does not know.
-		if l := levels(nodes[i].data); l != "" {
-			notes = append(notes, fmt.Sprintf("left out: the feature levels (%s), which a Kafka 3.9 does not know", l))
+	if i := slices.IndexFunc(nodes, func(n treeNode) bool { return n.path == compat.PathFeature }); i >= 0 {
+		switch l := levels(nodes[i].data); {
+		case to.zookeeper:
+			// 3.9.1 makes the node itself, and ends where it has levels that it does not know.
+			if l != "" {
+				notes = append(notes, fmt.Sprintf("left out: the feature levels (%s), which a Kafka 3.9 does not know", l))
+			}
+			nodes = slices.Delete(nodes, i, i+1)
+		case l == "" && to.tree != nil: // it is of a 3.9; here the broker's own levels count
+			nodes = slices.Delete(nodes, i, i+1)
 		}
-		nodes = slices.Delete(nodes, i, i+1)
 	}
 	for _, e := range []*end{from, to} {
 		note, err := e.checkMeta(has.cluster)

@@ -157,6 +157,25 @@ const sampleExport = `{"path":"/cluster","mode":"persistent"}
 {"path":"/latest_producer_id_block","mode":"persistent","data":"{\"version\":1,\"broker\":1,\"block_start\":\"5000\",\"block_end\":\"5999\"}"}
 `
 
+// A tree without feature levels is of a Kafka 3.9: a registry that it comes into keeps its own levels, and a
+// new one gets those that a broker begins with.
+func TestRegistryWithoutLevels(t *testing.T) {
+	out, _ := mustRegistry(t, "", "export", "--data-dir", sampleDir(t, clusterA, 0, "a"))
+	const level = `\"transaction.version\":{\"max_version_level\":2}`
+	none := strings.Replace(out, level, "", 1)
+	if none == out {
+		t.Fatal("no level in the file")
+	}
+	fresh, kept := t.TempDir(), sampleDir(t, clusterA, 0, "a")
+	for dir, want := range map[string]bool{fresh: false, kept: true} {
+		mustRegistry(t, none, "import", "--data-dir", dir, "--force")
+		again, _ := mustRegistry(t, "", "export", "--data-dir", dir)
+		if has := strings.Contains(again, level); has != want || strings.Contains(again, compat.PathFeature) != want {
+			t.Errorf("level kept: %v, want %v, in\n%s", has, want, again)
+		}
+	}
+}
+
 // What a tree is in a file, and that nothing is lost on the way there and back.
 func TestRegistryFile(t *testing.T) {
 	dir := sampleDir(t, clusterA, 0, "a")

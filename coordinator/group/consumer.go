@@ -48,12 +48,13 @@ type consumerMember struct {
 	regex     *string  // subscribed by regular expression; nil or empty: none
 	rebalance int32    // timeout in ms for giving back partitions
 	assignor  *string
-	classic   []byte // ClassicMemberMetadata of one that speaks the classic protocol, as it is in the record
+	classic   *classicSide // of one that speaks the classic protocol; nil: the consumer protocol
 
 	epoch, previous int32
 	state           memberState
-	assigned        Assignment // what it has
-	revoking        Assignment // what it still has and shall give back
+	assigned        Assignment               // what it has
+	revoking        Assignment               // what it still has and shall give back
+	since           map[topicPartition]int32 // the epoch in which it got each of both (KIP-1251)
 }
 
 // settled tells that the member is where a target epoch wants it.
@@ -73,12 +74,13 @@ func (m *consumerMember) pattern() string {
 func (m *consumerMember) told(o *consumerMember) bool {
 	return sameString(m.instance, o.instance) && sameString(m.rack, o.rack) && m.client == o.client &&
 		slices.Equal(m.topics, o.topics) && sameString(m.regex, o.regex) && m.rebalance == o.rebalance &&
-		sameString(m.assignor, o.assignor) && string(m.classic) == string(o.classic)
+		sameString(m.assignor, o.assignor) && m.classic.equal(o.classic)
 }
 
 // stands tells whether two are at the same point of their way.
 func (m *consumerMember) stands(o *consumerMember) bool {
-	return m.epoch == o.epoch && m.previous == o.previous && m.state == o.state && m.assigned.equal(o.assigned) && m.revoking.equal(o.revoking)
+	return m.epoch == o.epoch && m.previous == o.previous && m.state == o.state && m.assigned.equal(o.assigned) && m.revoking.equal(o.revoking) &&
+		maps.Equal(m.since, o.since)
 }
 
 func sameString(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -102,10 +104,18 @@ type consumerGroup struct {
 
 // memberTimers are the deadlines of a member.
 type memberTimers struct {
-	session, rebalance     *coordinator.Alarm
-	sessionAt, rebalanceAt time.Duration
-	epoch                  int32 // in which the wait for partitions began
-	waits                  bool  // for partitions to be given back
+	session   deadline // to be heard of
+	rebalance deadline // to give partitions back; of classic members the next two take its place
+	join      deadline // to join again
+	sync      deadline // to ask for its partitions
+	epoch     int32    // in which the wait for partitions began
+}
+
+// deadline is a time by which a member has to have done something.
+type deadline struct {
+	alarm *coordinator.Alarm
+	at    time.Duration
+	set   bool
 }
 
 func newConsumerGroup() *consumerGroup {
@@ -285,7 +295,7 @@ func (m *Machine) forgetConsumer(g *group, kind int16, of string) {
 	case keyConsumerCurrent:
 		if old := c.members[of]; old != nil {
 			now := *old
-			now.epoch, now.previous, now.state, now.assigned, now.revoking = leaveEpoch, leaveEpoch, memberStable, nil, nil
+			now.epoch, now.previous, now.state, now.assigned, now.revoking, now.since = leaveEpoch, leaveEpoch, memberStable, nil, nil, nil
 			c.put(&now)
 		}
 	case keyConsumerTarget:

@@ -89,6 +89,18 @@ func TestConsumerPatterns(t *testing.T) {
 	if one.epoch != epoch {
 		t.Errorf("a topic that nobody reads began epoch %d", one.epoch)
 	}
+	without := w.cluster.with("other", 4) // a topic vanishes, and comes again
+	delete(without.topics, "a-1")
+	w.cluster = without
+	reconcileAll(t, one, two)
+	if sizes(one)[0] != 3 || len(one.owned[topicID("a-2")]) != 3 || one.epoch <= epoch {
+		t.Errorf("without one of its topics: epoch %d, one has %v", one.epoch, one.owned)
+	}
+	w.cluster = w.cluster.with("a-1", 1)
+	reconcileAll(t, one, two)
+	if sizes(one)[0] != 4 {
+		t.Errorf("with it again: one has %v", one.owned)
+	}
 	r := one.request()
 	r.Regex, r.Topics = ptr(""), []string{"b"}
 	if _, err := one.ask(r); err != nil {
@@ -97,6 +109,35 @@ func TestConsumerPatterns(t *testing.T) {
 	reconcileAll(t, one, two)
 	if g := w.m.groups["g"].consumer; len(g.regexes) != 0 || len(one.owned[topicID("b")]) != 1 {
 		t.Errorf("expressions %v, one has %v", g.regexes, one.owned)
+	}
+	w.sameConsumers("g")
+}
+
+// TestConsumerRacks: a group begins a new epoch when the racks of its topics' replicas change, for its
+// assignor to know of them; a member's rack is kept and described.
+func TestConsumerRacks(t *testing.T) {
+	w := consumerWorld(t, map[string]int32{"a": 2, "b": 2})
+	w.cluster.racks = []string{"r1", "r2"}
+	one := w.party("g", "one", "a")
+	r := one.request()
+	r.RackID = ptr("r1")
+	if _, err := one.ask(r); err != nil {
+		t.Fatal(err)
+	}
+	epoch := one.epoch
+	w.cluster = &cluster{w.cluster.topics, 2, []string{"r2", "r1"}}
+	reconcileAll(t, one)
+	if one.epoch != epoch {
+		t.Errorf("the order of racks began epoch %d", one.epoch)
+	}
+	w.cluster = &cluster{w.cluster.topics, 3, []string{"r1", "r3"}}
+	reconcileAll(t, one)
+	if one.epoch != epoch+1 {
+		t.Errorf("epoch %d after other racks, was %d", one.epoch, epoch)
+	}
+	w.restart()
+	if d := w.consumer("g"); d.Members[0].Rack == nil || *d.Members[0].Rack != "r1" {
+		t.Errorf("described as %+v", d.Members)
 	}
 	w.sameConsumers("g")
 }

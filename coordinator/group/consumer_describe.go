@@ -24,11 +24,14 @@ type ConsumerDescribedMember struct {
 	Assigned, Target Assignment
 }
 
-// DescribeConsumer answers with a ConsumerDescribed, or ErrNotConsumerGroup.
+// DescribeConsumer answers with a ConsumerDescribed, ErrGroupNotFound or ErrNotConsumerGroup.
 func (m *Machine) DescribeConsumer(id string, to *coordinator.Ticket) coordinator.Effects {
 	g := m.groups[id]
-	if g == nil || g.consumer == nil {
-		return reply(to, nil, ErrNotConsumerGroup)
+	switch {
+	case g == nil:
+		return reply(to, nil, notFound(id))
+	case g.consumer == nil:
+		return reply(to, nil, notConsumer(id))
 	}
 	c := g.consumer
 	s := newStep(id, c, m.options(), c.seen, coordinator.Instant{})
@@ -36,9 +39,25 @@ func (m *Machine) DescribeConsumer(id string, to *coordinator.Ticket) coordinato
 	for _, mb := range c.sorted() {
 		d.Members = append(d.Members, ConsumerDescribedMember{ID: mb.id, Pattern: mb.pattern(), Instance: mb.instance, Rack: mb.rack,
 			Client: mb.client, Epoch: mb.epoch, Classic: mb.classic != nil, Topics: mb.topics,
-			Assigned: mb.assigned, Target: c.targets[mb.id]})
+			Assigned: mb.has(), Target: c.targets[mb.id]})
 	}
 	return reply(to, d, nil)
+}
+
+// has is what the member may still have: its partitions, and those that it has been told to give back.
+func (m *consumerMember) has() Assignment {
+	if len(m.revoking) == 0 {
+		return m.assigned
+	}
+	all := Assignment{}
+	for _, some := range []Assignment{m.assigned, m.revoking} {
+		for id, partitions := range some {
+			for _, p := range partitions {
+				all.add(id, p)
+			}
+		}
+	}
+	return all
 }
 
 // ConsumerHeartbeat lets a member of a consumer group join, go on or leave.

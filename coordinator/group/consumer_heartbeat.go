@@ -3,6 +3,7 @@ package group
 import (
 	"errors"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"time"
@@ -36,19 +37,13 @@ type ConsumerHeartbeatAnswer struct {
 	Assignment Assignment
 }
 
-// requestError is what is wrong with a request, for its sender.
-type requestError struct{ text string }
-
-func (e *requestError) Error() string        { return e.text }
-func (e *requestError) Is(target error) bool { return target == ErrInvalidRequest }
-
 // check finds what is wrong with a request by itself (Kafka:
 // throwIfConsumerGroupHeartbeatRequestIsInvalid).
 func (r *ConsumerHeartbeatRequest) check(o *Options) error {
-	invalid := func(text string) error { return &requestError{text} }
+	invalid := func(text string) error { return because(ErrInvalidRequest, "%s", text) }
 	empty := func(s *string) bool { return s != nil && strings.TrimSpace(*s) == "" }
 	switch {
-	case (r.NamesItself || r.Epoch != 0) && strings.TrimSpace(r.MemberID) == "":
+	case (r.NamesItself || r.Epoch > 0 || r.Epoch == leaveEpoch) && strings.TrimSpace(r.MemberID) == "":
 		return invalid("MemberId can't be empty.")
 	case strings.TrimSpace(r.Group) == "":
 		return invalid("GroupId can't be empty.")
@@ -67,14 +62,22 @@ func (r *ConsumerHeartbeatRequest) check(o *Options) error {
 	case r.Epoch < leaveStaticEpoch:
 		return invalid("MemberEpoch is invalid.")
 	case r.Assignor != nil && !slices.Contains(o.Consumer.Assignors, *r.Assignor):
-		return ErrUnsupportedAssignor
-	}
-	if r.Regex != nil && *r.Regex != "" {
-		if _, err := regexp.Compile(*r.Regex); err != nil {
-			return errors.Join(ErrInvalidRegex, err)
-		}
+		return because(ErrUnsupportedAssignor, "ServerAssignor %s is not supported. Supported assignors: %s.",
+			*r.Assignor, strings.Join(o.Consumer.Assignors, ", "))
 	}
 	return nil
+}
+
+// checkRegex tells whether a new expression is one of RE2. Kafka looks at it last.
+func (r *ConsumerHeartbeatRequest) checkRegex(old *string) error {
+	if r.Regex == nil || *r.Regex == "" || old != nil && *old == *r.Regex {
+		return nil
+	}
+	_, err := regexp.Compile(*r.Regex)
+	if bad, ok := errors.AsType[*syntax.Error](err); ok {
+		return because(ErrInvalidRegex, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.", *r.Regex, bad.Code)
+	}
+	return err
 }
 
 // ConsumerHeartbeat lets a member join, go on or leave, and answers with a
@@ -105,13 +108,16 @@ func (c *consumerGroup) subscriber(r *ConsumerHeartbeatRequest) (mb, replaced *c
 		mb = c.members[c.instances[*r.InstanceID]]
 		switch {
 		case mb == nil && r.Epoch != 0:
-			return nil, nil, ErrUnknownMember
-		case mb != nil && mb.id == r.MemberID:
-		case mb != nil && r.Epoch != 0:
-			return nil, nil, ErrFencedInstance
-		case mb != nil && mb.epoch != leaveStaticEpoch && mb.classic == nil:
-			return nil, nil, ErrUnreleasedInstance
-		case mb != nil:
+			return nil, nil, noInstance(*r.InstanceID)
+		case mb == nil: // new, or so far without an instance id
+			mb = c.members[r.MemberID]
+		case r.Epoch == 0 && mb.epoch != leaveStaticEpoch && mb.classic == nil:
+			return nil, nil, because(ErrUnreleasedInstance, "Static member %s with instance id %s cannot join the group because the instance id is owned by %s member.",
+				r.MemberID, *r.InstanceID, mb.id)
+		case mb.id == r.MemberID:
+		case r.Epoch != 0:
+			return nil, nil, notOwner(*r.InstanceID, r.MemberID, mb.id)
+		default:
 			next := *mb
 			next.id, next.epoch, next.previous = r.MemberID, 0, 0
 			return &next, mb, nil
@@ -121,7 +127,7 @@ func (c *consumerGroup) subscriber(r *ConsumerHeartbeatRequest) (mb, replaced *c
 	case mb == nil && r.Epoch == 0:
 		return &consumerMember{id: r.MemberID, rebalance: -1}, nil, nil
 	case mb == nil:
-		return nil, nil, ErrUnknownMember
+		return nil, nil, notMember(r.Group, r.MemberID)
 	case mb.epoch == leaveStaticEpoch && r.Epoch == 0: // the same process has come back
 		next := *mb
 		next.epoch, next.previous = 0, 0
@@ -136,17 +142,24 @@ func (m *consumerMember) checkEpoch(r *ConsumerHeartbeatRequest) error {
 	switch {
 	case r.Epoch == 0 || r.Epoch == m.epoch:
 		return nil
-	case r.Epoch > m.epoch || r.Epoch != m.previous || r.Owned == nil:
-		return ErrFencedMemberEpoch
+	case r.Epoch > m.epoch:
+		return m.fenced("greater", r.Epoch)
+	case r.Epoch != m.previous || r.Owned == nil:
+		return m.fenced("smaller", r.Epoch)
 	}
 	for id, all := range r.Owned {
 		for _, p := range all {
 			if !m.assigned.has(id, p) {
-				return ErrFencedMemberEpoch
+				return m.fenced("smaller", r.Epoch)
 			}
 		}
 	}
 	return nil
+}
+
+func (m *consumerMember) fenced(how string, epoch int32) error {
+	return because(ErrFencedMemberEpoch, "The consumer group member has a %s member epoch (%d) than the one known by the group coordinator (%d). "+
+		"The member must abandon all its partitions and rejoin.", how, epoch, m.epoch)
 }
 
 // updated is a member with what a heartbeat tells; the same one if that is nothing new.
@@ -179,29 +192,35 @@ func (m *consumerMember) updated(r *ConsumerHeartbeatRequest) *consumerMember {
 func (m *Machine) consumerHeartbeat(now coordinator.Instant, r ConsumerHeartbeatRequest, to *coordinator.Ticket) coordinator.Effects {
 	g, o := m.groups[r.Group], m.options()
 	var records []coordinator.Record
+	var was *group // the classic group that it is still
 	c := newConsumerGroup()
 	switch {
 	case g != nil && g.consumer != nil:
 		c = g.consumer
+	case g != nil && r.Epoch != 0:
+		return reply(to, nil, notConsumer(r.Group))
 	case r.Epoch != 0:
-		return reply(to, nil, ErrGroupNotFound)
+		return reply(to, nil, because(ErrGroupNotFound, "Consumer group %s not found.", r.Group))
 	case g != nil && !g.empty():
-		return reply(to, nil, ErrGroupNotFound)
+		var err error
+		if c, records, err = upgraded(g, o, r.Cluster); err != nil {
+			return reply(to, nil, err)
+		}
+		was = g
 	case g != nil:
 		records = append(records, groupTombstone(r.Group))
 	}
-	if len(c.members) >= o.Consumer.MaxSize && c.members[r.MemberID] == nil &&
-		(r.InstanceID == nil || c.instances[*r.InstanceID] == "") {
-		return reply(to, nil, ErrGroupFull)
+	if c.full(o, r.MemberID, r.InstanceID) {
+		return reply(to, nil, because(ErrGroupFull, "The consumer group has reached its maximum capacity of %d members.", o.Consumer.MaxSize))
 	}
 	mb, replaced, err := c.subscriber(&r)
+	if err == nil {
+		err = r.checkRegex(mb.regex)
+	}
 	if err != nil {
 		return reply(to, nil, err)
 	}
-	if c.seen != nil && c.seen.Version() > r.Cluster.Version() { // requests may overtake each other
-		r.Cluster = c.seen
-	}
-	s := newStep(r.Group, c, o, r.Cluster, now)
+	s := newStep(r.Group, c, o, c.newer(r.Cluster), now)
 	s.records = records
 	if replaced != nil {
 		s.replace(replaced, mb)
@@ -220,17 +239,15 @@ func (m *Machine) consumerHeartbeat(now coordinator.Instant, r ConsumerHeartbeat
 	}
 	after := func(now coordinator.Instant, err error) (none coordinator.Effects) {
 		g := m.groups[r.Group]
-		if err != nil || g == nil || g.consumer == nil {
+		switch {
+		case err != nil && was != nil && g == was:
+			return m.resumeClassic(now, was)
+		case err != nil || g == nil || g.consumer == nil:
 			return none
+		case was != nil:
+			m.startConsumer(now, g)
 		}
-		g.consumer.seen = r.Cluster
-		m.touch(now, g, next.id)
-		if is := g.consumer.members[next.id]; is != nil {
-			m.await(now, g, is)
-		}
-		if s.bumped {
-			m.stats.ConsumerRebalances.Add(1)
-		}
+		m.reached(now, g, s, next.id)
 		return none
 	}
 	answer := coordinator.Answer{To: to, Value: a}
@@ -238,5 +255,9 @@ func (m *Machine) consumerHeartbeat(now coordinator.Instant, r ConsumerHeartbeat
 		after(now, nil)
 		return coordinator.Effects{Answers: []coordinator.Answer{answer}}
 	}
-	return m.record(r.Group, s.records, answer, after)
+	out := m.record(r.Group, s.records, answer, after)
+	if was != nil {
+		out.Answers = append(m.interrupt(was), out.Answers...)
+	}
+	return out
 }

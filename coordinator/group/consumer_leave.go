@@ -8,41 +8,53 @@ import (
 )
 
 // consumerLeave takes a member out, or notes that a static one is away for a while.
-func (m *Machine) consumerLeave(_ coordinator.Instant, r ConsumerHeartbeatRequest, to *coordinator.Ticket) coordinator.Effects {
+func (m *Machine) consumerLeave(now coordinator.Instant, r ConsumerHeartbeatRequest, to *coordinator.Ticket) coordinator.Effects {
 	g := m.groups[r.Group]
-	if g == nil || g.consumer == nil {
-		return reply(to, nil, ErrGroupNotFound)
+	switch {
+	case g == nil:
+		return reply(to, nil, notFound(r.Group))
+	case g.consumer == nil:
+		return reply(to, nil, notConsumer(r.Group))
 	}
 	mb := g.consumer.members[r.MemberID]
 	if r.InstanceID != nil {
 		mb = g.consumer.members[g.consumer.instances[*r.InstanceID]]
-		if mb != nil && mb.id != r.MemberID {
-			return reply(to, nil, ErrFencedInstance)
+		switch {
+		case mb == nil:
+			return reply(to, nil, noInstance(*r.InstanceID))
+		case mb.id != r.MemberID:
+			return reply(to, nil, notOwner(*r.InstanceID, r.MemberID, mb.id))
 		}
 	}
 	if mb == nil {
-		return reply(to, nil, ErrUnknownMember)
+		return reply(to, nil, notMember(r.Group, r.MemberID))
 	}
 	answer := coordinator.Answer{To: to, Value: ConsumerHeartbeatAnswer{MemberID: mb.id, Epoch: r.Epoch}}
 	if r.Epoch == leaveStaticEpoch {
 		away := *mb
-		away.epoch, away.revoking = leaveStaticEpoch, nil
+		away.epoch, away.revoking, away.since = leaveStaticEpoch, nil, maps.Clone(mb.since)
+		for id, all := range mb.revoking {
+			for _, p := range all {
+				delete(away.since, topicPartition{id, p})
+			}
+		}
 		return m.record(g.id, []coordinator.Record{currentRecord(g.id, &away)}, answer, nil)
 	}
-	return m.record(g.id, m.without(g, mb), answer, nil)
+	return m.fence(now, g, []*consumerMember{mb}, g.consumer.newer(r.Cluster), answer, nil)
 }
 
-// without is what takes a member out of its group. The next heartbeat of another makes the
-// target of the epoch that this begins.
-func (m *Machine) without(g *group, mb *consumerMember) []coordinator.Record {
+// without is what takes members out of their group.
+func (m *Machine) without(g *group, gone []*consumerMember) []coordinator.Record {
 	s := newStep(g.id, g.consumer, m.options(), g.consumer.seen, coordinator.Instant{})
-	s.drop(mb)
+	for _, mb := range gone {
+		s.drop(mb)
+	}
 	used := map[string]bool{}
 	for _, other := range s.members {
 		used[other.pattern()] = true
 	}
-	if p := mb.pattern(); p != "" && !used[p] {
-		if _, known := s.regexes[p]; known {
+	for _, p := range slices.Sorted(maps.Keys(s.regexes)) {
+		if !used[p] {
 			s.records = append(s.records, tombstone(keyConsumerRegex, g.id, p))
 		}
 	}

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -87,8 +88,9 @@ func memberRecord(group string, m *consumerMember) coordinator.Record {
 	if m.classic == nil {
 		b = append(b, 1, 0, 1, 0) // Kafka writes the null
 	} else {
-		b = kbin.AppendUvarint(append(b, 1, 0), uint32(len(m.classic)))
-		b = append(b, m.classic...)
+		body := appendClassic(nil, m.classic)
+		b = kbin.AppendUvarint(append(b, 1, 0), uint32(len(body)))
+		b = append(b, body...)
 	}
 	return coordinator.Record{Key: consumerKey(keyConsumerMember, group, m.id), Value: b}
 }
@@ -115,8 +117,8 @@ func currentRecord(group string, m *consumerMember) coordinator.Record {
 	b := kbin.AppendInt32(value0(), m.epoch)
 	b = kbin.AppendInt32(b, m.previous)
 	b = kbin.AppendInt8(b, int8(m.state))
-	b = appendAssignment(b, m.assigned)
-	b = append(appendAssignment(b, m.revoking), 0)
+	b = appendHeld(b, m.assigned, m.since)
+	b = append(appendHeld(b, m.revoking, m.since), 0)
 	return coordinator.Record{Key: consumerKey(keyConsumerCurrent, group, m.id), Value: b}
 }
 
@@ -138,6 +140,22 @@ func appendAssignment(b []byte, a Assignment) []byte {
 			b = kbin.AppendInt32(b, p)
 		}
 		b = append(b, 0)
+	}
+	return b
+}
+
+// appendHeld is an assignment with the epoch of each partition in a tag.
+func appendHeld(b []byte, a Assignment, since map[topicPartition]int32) []byte {
+	b = kbin.AppendCompactArrayLen(b, len(a))
+	for _, id := range a.Topics() {
+		epochs := kbin.AppendCompactArrayLen(nil, len(a[id]))
+		b = kbin.AppendCompactArrayLen(kbin.AppendUuid(b, id), len(a[id]))
+		for _, p := range a[id] {
+			b = kbin.AppendInt32(b, p)
+			epochs = kbin.AppendInt32(epochs, since[topicPartition{id, p}])
+		}
+		b = kbin.AppendUvarint(append(b, 1, 0), uint32(len(epochs)))
+		b = append(b, epochs...)
 	}
 	return b
 }
@@ -169,15 +187,31 @@ func (r *consumerReader) tags(want func(tag uint32, body []byte)) {
 	}
 }
 
-func (r *consumerReader) assignment() Assignment {
+func (r *consumerReader) assignment() Assignment { return r.held(0, map[topicPartition]int32{}) }
+
+// held reads an assignment and the epoch of each partition into since; those that are not told
+// are of the member's epoch.
+func (r *consumerReader) held(epoch int32, since map[topicPartition]int32) Assignment {
 	a := Assignment{}
 	for n := r.CompactArrayLen(); n > 0 && r.Ok(); n-- {
 		id := r.Uuid()
 		var all []int32
 		for m := r.CompactArrayLen(); m > 0 && r.Ok(); m-- {
 			all = append(all, r.Int32())
+			since[topicPartition{id, all[len(all)-1]}] = epoch
 		}
-		r.tags(nil)
+		r.tags(func(tag uint32, body []byte) {
+			if tag != 0 {
+				return
+			}
+			t := kbin.Reader{Src: body}
+			if int(t.CompactArrayLen()) != len(all) {
+				return
+			}
+			for _, p := range all {
+				since[topicPartition{id, p}] = t.Int32()
+			}
+		})
 		if len(all) > 0 {
 			slices.Sort(all)
 			a[id] = slices.Compact(all)
@@ -202,18 +236,21 @@ func (r *consumerReader) member(m *consumerMember) error {
 	m.regex = r.CompactNullableString()
 	m.rebalance, m.assignor = r.Int32(), r.CompactNullableString()
 	m.classic = nil
+	var err error
 	r.tags(func(tag uint32, body []byte) {
-		if tag == 0 && len(body) > 0 && body[0] != 0 {
-			m.classic = slices.Clone(body)
+		if tag == 0 {
+			m.classic, err = readClassic(body)
 		}
 	})
-	return r.done()
+	return errors.Join(err, r.done())
 }
 
 // current reads what currentRecord writes into m.
 func (r *consumerReader) current(m *consumerMember) error {
 	m.epoch, m.previous, m.state = r.Int32(), r.Int32(), memberState(r.Int8())
-	m.assigned, m.revoking = r.assignment(), r.assignment()
+	m.since = map[topicPartition]int32{}
+	m.assigned = r.held(m.epoch, m.since)
+	m.revoking = r.held(m.epoch, m.since)
 	r.tags(nil)
 	return r.done()
 }

@@ -71,7 +71,7 @@ func (s *step) subscribe(old, now *consumerMember) {
 	bump := false
 	if s.members[now.id] != now { // most heartbeats tell nothing new
 		before := s.assignorName()
-		bump = s.members[now.id] == nil || !slices.Equal(now.topics, old.topics) || now.pattern() != old.pattern()
+		bump = !slices.Equal(now.topics, old.topics) || now.pattern() != old.pattern()
 		s.records = append(s.records, memberRecord(s.id, now))
 		s.set(now)
 		bump = bump || s.assignorName() != before
@@ -85,13 +85,16 @@ func (s *step) subscribe(old, now *consumerMember) {
 // advance begins a new epoch if it has to be, or if the topics of the group have changed.
 func (s *step) advance(bump bool) {
 	hash := s.fingerprint()
-	if !bump && hash == s.hash {
+	if !bump && hash == s.hash && s.epoch > 0 {
 		return
 	}
 	if s.group.partitions {
 		s.records = append(s.records, tombstone(keyConsumerPartitions, s.id, ""))
 	}
-	s.epoch, s.hash, s.bumped = max(s.epoch, 1)+1, hash, true // Kafka's groups begin with 2
+	if s.epoch = max(s.epoch, 1); bump || hash != s.hash { // Kafka's groups begin with 2, but for those without a subscription
+		s.epoch++
+	}
+	s.hash, s.bumped = hash, true
 	s.records = append(s.records, epochRecord(s.id, s.epoch, hash))
 }
 
@@ -298,14 +301,27 @@ func (s *step) toward(m *consumerMember, epoch int32, owned Assignment) *consume
 			}
 		}
 	}
-	next.previous = m.epoch
+	next.previous, next.since = m.epoch, map[topicPartition]int32{}
+	for _, a := range []Assignment{keep, revoke} {
+		for id, all := range a {
+			for _, p := range all {
+				next.since[topicPartition{id, p}] = m.since[topicPartition{id, p}]
+			}
+		}
+	}
 	if len(revoke) > 0 && owns(owned, revoke) {
 		next.state, next.epoch, next.assigned, next.revoking = memberUnrevoked, epoch, keep, revoke
 		return &next
 	}
+	for id, all := range revoke {
+		for _, p := range all {
+			delete(next.since, topicPartition{id, p})
+		}
+	}
 	for id, all := range gain {
 		for _, p := range all {
 			keep.add(id, p)
+			next.since[topicPartition{id, p}] = s.at
 		}
 	}
 	next.state, next.epoch, next.assigned, next.revoking = memberStable, s.at, keep, nil

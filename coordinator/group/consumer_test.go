@@ -244,10 +244,43 @@ func TestConsumerOffsets(t *testing.T) {
 	}
 }
 
-// TestConsumerAndClassic: a group has one kind of members; without any it changes kind with the
-// next that joins, and its offsets stay.
+// TestConsumerCommitsOfBefore: a member may commit with the epoch of before what it has had since
+// then (KIP-1251).
+func TestConsumerCommitsOfBefore(t *testing.T) {
+	w := consumerWorld(t, map[string]int32{"a": 2})
+	one, two := w.party("g", "one", "a"), w.party("g", "two", "a")
+	reconcileAll(t, one)
+	before := one.epoch
+	reconcileAll(t, one, two)
+	w.restart()
+	at := func(p *party) []CommitTopic {
+		return []CommitTopic{{Name: "a", ID: topicID("a"), Partitions: []CommitPartition{{Partition: p.owned[topicID("a")][0], Offset: 3, Time: -1}}}}
+	}
+	for name, x := range map[string]struct {
+		member     *party
+		partitions []CommitTopic
+		epoch      int32
+		want       error
+	}{
+		"what it kept":            {one, at(one), before, nil},
+		"what it gave up":         {one, at(two), before, ErrStaleMemberEpoch},
+		"what it has got since":   {two, at(two), before, ErrStaleMemberEpoch},
+		"an epoch before it came": {one, at(one), before - 1, ErrStaleMemberEpoch},
+		"an epoch to come":        {one, at(one), one.epoch + 1, ErrStaleMemberEpoch},
+	} {
+		to := &coordinator.Ticket{}
+		w.take(w.m.Commit(w.now, CommitRequest{Group: "g", MemberID: x.member.id, Generation: x.epoch, NewErrors: true, Retention: -1, Topics: x.partitions}, to))
+		if _, err, _ := await[[][]error](w, to); !errors.Is(err, x.want) {
+			t.Errorf("%s: %v, want %v", name, err, x.want)
+		}
+	}
+}
+
+// TestConsumerAndClassic: where groups may not migrate, a group has one kind of members; without any
+// it changes kind with the next that joins, and its offsets stay.
 func TestConsumerAndClassic(t *testing.T) {
 	w := consumerWorld(t, map[string]int32{"t": 2})
+	w.o.Consumer.Upgrade, w.o.Consumer.Downgrade = false, false
 	one := w.party("g", "one", "t")
 	reconcileAll(t, one)
 	c := w.client("g")

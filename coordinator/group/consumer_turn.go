@@ -59,21 +59,44 @@ func (m *Machine) record(id string, records []coordinator.Record, answer coordin
 	return out
 }
 
-// resume runs steps that have waited, until one writes records. Classic members that join the
-// group write nothing at once: they are waited for.
+// resume runs steps that have waited, until one makes the group busy again.
 func (m *Machine) resume(now coordinator.Instant, id string, out coordinator.Effects, steps []turn) coordinator.Effects {
 	for i, s := range steps {
 		if b := m.busy[id]; b != nil {
 			b.steps = append(b.steps, steps[i:]...)
 			break
 		}
-		e := s.run(now)
-		out.Answers = append(out.Answers, e.Answers...)
-		if len(e.Records) > 0 {
-			out.Records, out.Then = e.Records, e.Then
-		}
+		out = both(out, s.run(now))
 	}
 	return out
+}
+
+// both makes one of two steps that follow each other.
+func both(a, b coordinator.Effects) coordinator.Effects {
+	answers := append(a.Answers, b.Answers...)
+	switch {
+	case len(b.Records) == 0:
+		a.Answers = answers
+		return a
+	case len(a.Records) == 0:
+		b.Answers = answers
+		return b
+	}
+	n := len(a.Records)
+	return coordinator.Effects{Records: append(a.Records, b.Records...), Answers: answers, Then: func(c coordinator.Commit) coordinator.Effects {
+		first, second := c, c
+		if c.Err == nil {
+			first.Offsets, second.Offsets = c.Offsets[:n], c.Offsets[n:]
+		}
+		var x, y coordinator.Effects
+		if a.Then != nil {
+			x = a.Then(first)
+		}
+		if b.Then != nil {
+			y = b.Then(second)
+		}
+		return both(x, y)
+	}}
 }
 
 // startConsumer gives the members of a group that was read their deadlines.
@@ -90,37 +113,28 @@ func (m *Machine) touch(now coordinator.Instant, g *group, member string) {
 	if c == nil || c.members[member] == nil {
 		return
 	}
-	t := c.timersOf(member)
-	if t.session == nil {
-		t.session = coordinator.NewAlarm(func(now coordinator.Instant) coordinator.Effects {
-			return m.fenceLate(now, g, member, func(*consumerMember) bool { return now.Mono >= t.sessionAt })
-		})
+	wait := m.options().sessionTimeout(g.id)
+	if mb := c.members[member]; mb.classic != nil {
+		wait = mb.classic.session
 	}
-	t.sessionAt = now.Mono + m.options().sessionTimeout(g.id)
-	m.alarms.Set(t.session, t.sessionAt)
+	m.arm(now, g, member, &c.timersOf(member).session, wait)
 }
 
 // await begins, or ends, the wait for partitions that a member has to give back (its
-// rebalance timeout).
+// rebalance timeout). Classic members give back by joining again.
 func (m *Machine) await(now coordinator.Instant, g *group, mb *consumerMember) {
 	t := g.consumer.timersOf(mb.id)
-	if mb.state != memberUnrevoked {
-		m.alarms.Cancel(t.rebalance)
-		t.waits = false
-		return
+	if mb.classic == nil {
+		m.disarm(&t.join)
+		m.disarm(&t.sync)
 	}
-	if t.waits && t.epoch == mb.epoch {
-		return
+	switch {
+	case mb.classic != nil || mb.state != memberUnrevoked:
+		m.disarm(&t.rebalance)
+	case !t.rebalance.set || t.epoch != mb.epoch:
+		t.epoch = mb.epoch
+		m.arm(now, g, mb.id, &t.rebalance, duration(mb.rebalance))
 	}
-	if t.rebalance == nil {
-		t.rebalance = coordinator.NewAlarm(func(now coordinator.Instant) coordinator.Effects {
-			return m.fenceLate(now, g, mb.id, func(is *consumerMember) bool {
-				return t.waits && now.Mono >= t.rebalanceAt && is.epoch == t.epoch && is.state == memberUnrevoked
-			})
-		})
-	}
-	t.waits, t.epoch, t.rebalanceAt = true, mb.epoch, now.Mono+duration(mb.rebalance)
-	m.alarms.Set(t.rebalance, t.rebalanceAt)
 }
 
 // fenceRetry is when a member whose time is up is taken out again after that could not be
@@ -128,19 +142,14 @@ func (m *Machine) await(now coordinator.Instant, g *group, mb *consumerMember) {
 const fenceRetry = time.Second
 
 // fenceLate takes out a member whose time is up, if that is so still when the group is free.
-func (m *Machine) fenceLate(now coordinator.Instant, g *group, member string, late func(*consumerMember) bool) coordinator.Effects {
+func (m *Machine) fenceLate(now coordinator.Instant, g *group, member string, d *deadline) coordinator.Effects {
 	return m.serially(now, g.id, nil, func(now coordinator.Instant) (none coordinator.Effects) {
 		mb := g.consumer.members[member]
-		if m.groups[g.id] != g || mb == nil || !late(mb) {
+		if m.groups[g.id] != g || mb == nil || !d.set || now.Mono < d.at {
 			return none
 		}
-		return m.record(g.id, m.without(g, mb), coordinator.Answer{}, func(now coordinator.Instant, err error) (none coordinator.Effects) {
-			if err != nil {
-				t := g.consumer.timersOf(member)
-				t.sessionAt = now.Mono + fenceRetry
-				m.alarms.Set(t.session, t.sessionAt)
-			}
-			return none
+		return m.fence(now, g, []*consumerMember{mb}, g.consumer.seen, coordinator.Answer{}, func(now coordinator.Instant) {
+			m.arm(now, g, member, d, fenceRetry)
 		})
 	})
 }
@@ -156,8 +165,9 @@ func (c *consumerGroup) timersOf(member string) *memberTimers {
 
 func (m *Machine) silenceMember(c *consumerGroup, member string) {
 	if t := c.timers[member]; t != nil {
-		m.alarms.Cancel(t.session)
-		m.alarms.Cancel(t.rebalance)
+		for _, d := range []*deadline{&t.session, &t.rebalance, &t.join, &t.sync} {
+			m.disarm(d)
+		}
 		delete(c.timers, member)
 	}
 }

@@ -15,6 +15,7 @@ import (
 type cluster struct {
 	topics  map[string]int32
 	version int64
+	racks   []string // of every partition's replicas
 }
 
 func topicID(name string) (id TopicID) {
@@ -27,7 +28,7 @@ func (c *cluster) Topic(name string) (TopicID, int32, bool) {
 	n, ok := c.topics[name]
 	return topicID(name), n, ok
 }
-func (c *cluster) Racks(string, int32) []string { return nil }
+func (c *cluster) Racks(string, int32) []string { return c.racks }
 func (c *cluster) Names() iter.Seq[string]      { return maps.Keys(c.topics) }
 func (c *cluster) Version() int64               { return c.version }
 
@@ -35,7 +36,7 @@ func (c *cluster) Version() int64               { return c.version }
 func (c *cluster) with(name string, partitions int32) *cluster {
 	topics := maps.Clone(c.topics)
 	topics[name] = partitions
-	return &cluster{topics, c.version + 1}
+	return &cluster{topics, c.version + 1, c.racks}
 }
 
 // party is a member of a consumer group as a client sees it: it does what it is told.
@@ -69,8 +70,17 @@ func (p *party) request() ConsumerHeartbeatRequest {
 // ask sends a request and takes in its answer.
 func (p *party) ask(r ConsumerHeartbeatRequest) (ConsumerHeartbeatAnswer, error) {
 	p.Helper()
+	return p.answered(p.send(r))
+}
+
+func (p *party) send(r ConsumerHeartbeatRequest) *coordinator.Ticket {
 	to := &coordinator.Ticket{}
 	p.take(p.m.ConsumerHeartbeat(p.now, r, to))
+	return to
+}
+
+func (p *party) answered(to *coordinator.Ticket) (ConsumerHeartbeatAnswer, error) {
+	p.Helper()
 	a, err, ok := await[ConsumerHeartbeatAnswer](p.world, to)
 	if !ok {
 		p.Fatal("no answer")

@@ -58,8 +58,11 @@ type DescribedMember struct {
 // there.
 func (m *Machine) Describe(id string, to *coordinator.Ticket) coordinator.Effects {
 	g := m.groups[id]
-	if g == nil || g.consumer != nil {
-		return reply(to, Described{Group: id, State: Dead.String(), Err: ErrGroupNotFound}, nil)
+	switch {
+	case g == nil:
+		return reply(to, Described{Group: id, State: Dead.String(), Err: notFound(id)}, nil)
+	case g.consumer != nil:
+		return reply(to, Described{Group: id, State: Dead.String(), Err: because(ErrGroupNotFound, "Group %s is not a classic group.", id)}, nil)
 	}
 	d := Described{Group: id, State: g.state.String(), ProtocolType: g.protocolType}
 	if g.state == Stable && g.protocol != nil {

@@ -1,6 +1,9 @@
 package group
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // What groups answer, beside the errors of package coordinator.
 var (
@@ -29,3 +32,34 @@ var (
 	ErrNotConsumerGroup      = errors.New("there is no such consumer group")
 	ErrStaleMarker           = errors.New("the marker ended the transaction before, and comes a second time")
 )
+
+// reason is one of the errors above with what Kafka says of the case, for the fields of answers that hold a text.
+type reason struct {
+	kind error
+	text string
+}
+
+func (e *reason) Error() string { return e.text }
+func (e *reason) Unwrap() error { return e.kind }
+
+func because(kind error, format string, args ...any) error {
+	return &reason{kind, fmt.Sprintf(format, args...)}
+}
+
+func notOwner(instance, member, owner string) error {
+	return because(ErrFencedInstance, "Static member %s with instance id %s was fenced by member %s.", member, instance, owner)
+}
+
+func noInstance(instance string) error {
+	return because(ErrUnknownMember, "Instance id %s is unknown.", instance)
+}
+
+func notConsumer(group string) error {
+	return because(ErrNotConsumerGroup, "Group %s is not a consumer group.", group)
+}
+
+func notFound(group string) error { return because(ErrGroupNotFound, "Group %s not found.", group) }
+
+func notMember(group, member string) error {
+	return because(ErrUnknownMember, "Member %s is not a member of group %s.", member, group)
+}

@@ -2,7 +2,6 @@ package group
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -49,9 +48,9 @@ func (m *Machine) expired(now coordinator.Instant, g *group) (gone []place, all 
 	}
 	retention := m.options().Retention.Milliseconds()
 	all = true
-	for _, topic := range slices.Sorted(maps.Keys(g.offsets)) {
-		for _, partition := range slices.Sorted(maps.Keys(g.offsets[topic])) {
-			o, p := g.offsets[topic][partition], place{g.id, topic, partition}
+	for topic, partitions := range g.offsets { // many, of which few have expired: those alone are put in order
+		for partition, o := range partitions {
+			p := place{g.id, topic, partition}
 			over := now.Wall-since(o) >= retention
 			if o.expires >= 0 {
 				over = now.Wall >= o.expires
@@ -63,6 +62,7 @@ func (m *Machine) expired(now coordinator.Instant, g *group) (gone []place, all 
 			}
 		}
 	}
+	slices.SortFunc(gone, comparePlaces)
 	return gone, all
 }
 

@@ -207,14 +207,14 @@ func TestLeaveOfSeveral(t *testing.T) {
 	a, b, c := w.static("g", "a"), w.static("g", "b"), w.client("g")
 	settle(a, b, c)
 	to := &coordinator.Ticket{}
-	w.take(w.m.Leave(w.now, LeaveRequest{"g", []Leaver{{"", a.instance}, {"wrong", b.instance}, {c.id, nil}, {"nobody", nil}, {"", nil}}}, to))
+	w.take(w.m.Leave(w.now, LeaveRequest{Group: "g", Members: []Leaver{{"", a.instance}, {"wrong", b.instance}, {c.id, nil}, {"nobody", nil}, {"", nil}}}, to))
 	errs := must[[]error](w, to)
 	for i, err := range []error{nil, ErrFencedInstance, nil, ErrUnknownMember, ErrUnknownMember} {
 		want(t, "leaver "+itoa(int64(i)), errs[i], err)
 	}
 	want(t, "members left", len(w.describe("g").Members), 1)
 	to = &coordinator.Ticket{}
-	w.take(w.m.Leave(w.now, LeaveRequest{"unknown", []Leaver{{"x", nil}}}, to))
+	w.take(w.m.Leave(w.now, LeaveRequest{Group: "unknown", Members: []Leaver{{"x", nil}}}, to))
 	want(t, "unknown group", must[[]error](w, to)[0], error(ErrUnknownMember))
 }
 

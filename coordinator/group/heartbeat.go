@@ -14,6 +14,9 @@ type HeartbeatRequest struct {
 // Heartbeat keeps a member's session alive, and tells it to join again while joins are
 // awaited. Its answer is an error or nothing.
 func (m *Machine) Heartbeat(now coordinator.Instant, r HeartbeatRequest, to *coordinator.Ticket) coordinator.Effects {
+	if m.busy[r.Group] != nil {
+		return m.serially(now, r.Group, to, func(now coordinator.Instant) coordinator.Effects { return m.Heartbeat(now, r, to) })
+	}
 	return reply(to, nil, m.heartbeat(now, r))
 }
 
@@ -24,6 +27,9 @@ func (m *Machine) heartbeat(now coordinator.Instant, r HeartbeatRequest) error {
 	g := m.groups[r.Group]
 	if g == nil {
 		return ErrUnknownMember
+	}
+	if g.consumer != nil {
+		return m.heartbeatConsumer(now, g, r)
 	}
 	if err := g.check(r.MemberID, r.InstanceID); err != nil {
 		return err

@@ -18,6 +18,7 @@ type JoinRequest struct {
 	MemberIDRequired  bool          // v4 and later: who has no id is given one and must come again (KIP-394)
 	SkipsAssignment   bool          // v9 and later: a leader may be told not to assign (KIP-814)
 	NewMemberIDSuffix string        // random; a new member's id is its client or instance id, a dash and this
+	Cluster           Topics        // for members of consumer groups; nil: as it was seen last
 }
 
 // JoinAnswer is the answer to JoinGroup. With Err, only MemberID is of use.
@@ -59,7 +60,12 @@ func (m *Machine) Join(now coordinator.Instant, r JoinRequest, to *coordinator.T
 	}
 	g := m.groups[r.Group]
 	if g != nil && g.consumer != nil {
-		if !g.empty() {
+		switch {
+		case !g.empty():
+			return m.joinConsumer(now, g, r, to)
+		case r.MemberID != "":
+			return refuse(ErrUnknownMember, r.MemberID)
+		case r.ProtocolType == "" || len(r.Protocols) == 0:
 			return refuse(ErrInconsistentProtocol, r.MemberID)
 		}
 		return m.record(r.Group, tombstonesOf(g), coordinator.Answer{}, func(now coordinator.Instant, err error) coordinator.Effects {

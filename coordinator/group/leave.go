@@ -8,6 +8,7 @@ import (
 type LeaveRequest struct {
 	Group   string
 	Members []Leaver
+	Cluster Topics // for members of consumer groups; nil: as it was seen last
 }
 
 // Leaver names a member by its id, or by its instance id alone, as administrators do.
@@ -21,8 +22,14 @@ func (m *Machine) Leave(now coordinator.Instant, r LeaveRequest, to *coordinator
 	if r.Group == "" {
 		return reply(to, nil, ErrInvalidGroupID)
 	}
+	if m.busy[r.Group] != nil {
+		return m.serially(now, r.Group, to, func(now coordinator.Instant) coordinator.Effects { return m.Leave(now, r, to) })
+	}
 	errs := make([]error, len(r.Members))
 	g := m.groups[r.Group]
+	if g != nil && g.consumer != nil {
+		return m.leaveConsumer(now, g, r, to)
+	}
 	if g == nil {
 		for i := range errs {
 			errs[i] = ErrUnknownMember

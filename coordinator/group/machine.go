@@ -166,7 +166,7 @@ func (m *Machine) Start(now coordinator.Instant) coordinator.Effects {
 		for _, mb := range g.order {
 			m.renew(now, g, mb, mb.session)
 		}
-		if len(g.order) > m.options().MaxSize {
+		if len(g.order) > m.options().MaxSize || len(g.order) > 0 && g.leader == "" { // or was a consumer group
 			m.prepare(now, g, &out)
 		}
 	}
@@ -263,10 +263,12 @@ func (m *Machine) keepOffset(p place, o offset) {
 	if g.offsets == nil {
 		g.offsets = map[string]map[int32]offset{}
 	}
-	if g.offsets[p.topic] == nil {
-		g.offsets[p.topic] = map[int32]offset{}
+	of := g.offsets[p.topic]
+	if of == nil {
+		of = map[int32]offset{}
+		g.offsets[p.topic] = of
 	}
-	g.offsets[p.topic][p.partition] = o
+	of[p.partition] = o
 }
 
 func (m *Machine) forgetOffset(p place) {

@@ -35,7 +35,7 @@ type collector struct {
 	byState [4]*prometheus.Desc
 	offsets, members, offset, offsetSum, lag, lagSum,
 	commits, expired, deleted, rebalances, malformed,
-	byType, consumers, consumerRebalances *prometheus.Desc
+	byType, classics, consumers, consumerRebalances *prometheus.Desc
 }
 
 func newCollector(c *Coordinator, end EndOffset) *collector {
@@ -65,6 +65,7 @@ func newCollector(c *Coordinator, end EndOffset) *collector {
 		deleted:            desc("server_group_coordinator_metrics_offset_deletion_count", "Offsets deleted by request or with their topic."),
 		rebalances:         desc("server_group_coordinator_metrics_group_completed_rebalance_count", "Rebalances of classic groups that were completed."),
 		byType:             desc("server_group_coordinator_metrics_group_count", "Groups that this broker coordinates, by protocol.", "protocol"),
+		classics:           desc("server_group_coordinator_metrics_classic_group_count", "Groups of the classic protocol that this broker coordinates, by state.", "state"),
 		consumers:          desc("server_group_coordinator_metrics_consumer_group_count", "Groups of the consumer protocol that this broker coordinates, by state.", "state"),
 		consumerRebalances: desc("server_group_coordinator_metrics_consumer_group_rebalance_count", "Epochs that groups of the consumer protocol began."),
 		malformed:          desc("server_group_coordinator_metrics_malformed_record_count", "Records of __consumer_offsets that could not be read."),
@@ -79,7 +80,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		out <- d
 	}
 	for _, d := range []*prometheus.Desc{c.total, c.offsets, deadDesc, c.members, c.offset, c.offsetSum, c.lag, c.lagSum,
-		c.commits, c.expired, c.deleted, c.rebalances, c.malformed, c.byType, c.consumers, c.consumerRebalances} {
+		c.commits, c.expired, c.deleted, c.rebalances, c.malformed, c.byType, c.classics, c.consumers, c.consumerRebalances} {
 		out <- d
 	}
 }
@@ -96,7 +97,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	groups := c.c.summaries(ctx)
 	counts := map[string]int64{} // of classic groups by state
 	types := map[string]int64{typeClassic: 0, typeConsumer: 0}
-	consumers := map[string]int64{"Empty": 0, "Assigning": 0, "Reconciling": 0, "Stable": 0}
+	consumers := map[string]int64{"Empty": 0, "Assigning": 0, "Reconciling": 0, "Stable": 0, "Dead": 0}
 	var committed int64
 	for _, g := range groups {
 		if types[g.Type]++; g.Type == typeConsumer {
@@ -129,8 +130,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.total, int64(len(groups)))
 	gauge(c.offsets, committed)
 	gauge(deadDesc, 0)
+	gauge(c.classics, 0, "Dead")
 	for state, d := range c.byState {
 		gauge(d, counts[State(state).String()])
+		gauge(c.classics, counts[State(state).String()], State(state).String())
 	}
 	for protocol, n := range types {
 		gauge(c.byType, n, protocol)

@@ -57,10 +57,10 @@ func (m *Machine) Commit(now coordinator.Instant, r CommitRequest, to *coordinat
 		at place
 		o  offset
 	}
-	var all []kept
-	errs := make([][]error, len(r.Topics))
+	errs, n := noErrors(r.Topics)
+	all := make([]kept, 0, n)
+	out.Records = make([]coordinator.Record, 0, n)
 	for i, t := range r.Topics {
-		errs[i] = make([]error, len(t.Partitions))
 		for j, p := range t.Partitions {
 			if len(p.Metadata) > o.MetadataMaxBytes && utf16Len(p.Metadata) > o.MetadataMaxBytes {
 				errs[i][j] = ErrMetadataTooLarge
@@ -75,7 +75,7 @@ func (m *Machine) Commit(now coordinator.Instant, r CommitRequest, to *coordinat
 			out.Records = append(out.Records, offsetRecord(k.at, k.o))
 		}
 	}
-	out.Answers = append(out.Answers, coordinator.Answer{To: to, Value: errs})
+	out.Answers = []coordinator.Answer{{To: to, Value: errs}}
 	out.Then = func(c coordinator.Commit) (none coordinator.Effects) {
 		if c.Err != nil {
 			return none
@@ -88,6 +88,19 @@ func (m *Machine) Commit(now coordinator.Instant, r CommitRequest, to *coordinat
 		return none
 	}
 	return out
+}
+
+// noErrors has room for an error of each of the partitions, and their number.
+func noErrors(topics []CommitTopic) (errs [][]error, n int) {
+	for i := range topics {
+		n += len(topics[i].Partitions)
+	}
+	all := make([]error, n)
+	errs = make([][]error, len(topics))
+	for i := range topics {
+		errs[i], all = all[:len(topics[i].Partitions):len(topics[i].Partitions)], all[len(topics[i].Partitions):]
+	}
+	return errs, n
 }
 
 // mayCommit tells whether a commit may pass (Kafka: ClassicGroup.validateOffsetCommit). A group
@@ -131,12 +144,24 @@ func (c *consumerGroup) mayCommit(r CommitRequest, able bool) error {
 	switch {
 	case mb == nil:
 		return ErrUnknownMember
-	case mb.classic != nil && r.Generation != mb.epoch:
-		return ErrIllegalGeneration
 	case mb.classic == nil && !able:
 		return ErrUnsupportedVersion
-	case r.Generation != mb.epoch:
-		return ErrStaleMemberEpoch
+	case r.Generation == mb.epoch:
+		return nil
+	}
+	stale := ErrStaleMemberEpoch
+	if mb.classic != nil {
+		stale = ErrIllegalGeneration
+	}
+	if r.Generation > mb.epoch {
+		return stale
+	}
+	for _, t := range r.Topics { // an epoch of before will do for what the member has had since
+		for _, p := range t.Partitions {
+			if since, has := mb.since[topicPartition{t.ID, p.Partition}]; !has || r.Generation < since {
+				return stale
+			}
+		}
 	}
 	return nil
 }

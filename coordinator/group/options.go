@@ -32,6 +32,10 @@ type ConsumerOptions struct {
 	MaxSize   int      // group.consumer.max.size
 	Session   time.Duration
 	Heartbeat time.Duration
+	// Upgrade and Downgrade are group.consumer.migration.policy: whether a classic group that has
+	// members becomes a consumer group with the first that joins with that protocol, and the other
+	// way with the last that leaves. With neither a group has members of one kind.
+	Upgrade, Downgrade bool
 	// Group answers a group's own consumer.session.timeout.ms and consumer.heartbeat.interval.ms,
 	// 0 where it has none; nil: no group has any.
 	Group func(id string) (session, heartbeat time.Duration)
@@ -74,7 +78,7 @@ func Defaults() *Options {
 		BatchBytes:            1 << 20,
 		Consumer: ConsumerOptions{
 			Assignors: []string{"uniform", "range"}, MaxSize: 1<<31 - 1,
-			Session: 45 * time.Second, Heartbeat: 5 * time.Second,
+			Session: 45 * time.Second, Heartbeat: 5 * time.Second, Upgrade: true, Downgrade: true,
 		},
 	}
 }

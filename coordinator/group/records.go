@@ -49,7 +49,7 @@ type place struct {
 func offsetKey(p place) []byte {
 	k := kmsg.NewOffsetCommitKey()
 	k.Version, k.Group, k.Topic, k.Partition = keyOffset, p.group, p.topic, p.partition
-	return k.AppendTo(nil)
+	return k.AppendTo(make([]byte, 0, offsetKeySize+len(p.group)+len(p.topic)))
 }
 
 func groupKey(group string) []byte {
@@ -66,8 +66,14 @@ func offsetRecord(p place, o offset) coordinator.Record {
 	if o.expires >= 0 {
 		v.Version, v.ExpireTimestamp = offsetValueExpiring, o.expires
 	}
-	return coordinator.Record{Key: offsetKey(p), Value: v.AppendTo(nil)}
+	return coordinator.Record{Key: offsetKey(p), Value: v.AppendTo(make([]byte, 0, offsetValueSize+len(o.metadata)))}
 }
+
+// What the fixed fields of an offset's key, and of its value with a topic id, take: a buffer of that size need not grow.
+const (
+	offsetKeySize   = 2 + 2 + 2 + 4
+	offsetValueSize = 2 + 8 + 4 + 2 + 8 + 20
+)
 
 func offsetTombstone(p place) coordinator.Record { return coordinator.Record{Key: offsetKey(p)} }
 

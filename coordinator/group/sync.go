@@ -12,6 +12,7 @@ type SyncRequest struct {
 	ProtocolType    *string // v5; nil: not said
 	Protocol        *string // v5
 	Assignment      []Assigned
+	Cluster         Topics // for members of consumer groups; nil: as it was seen last
 }
 
 // Assigned is what the leader gives one member.
@@ -39,7 +40,13 @@ func (m *Machine) Sync(now coordinator.Instant, r SyncRequest, to *coordinator.T
 	if r.Group == "" {
 		return answer(SyncAnswer{Err: ErrInvalidGroupID})
 	}
+	if m.busy[r.Group] != nil {
+		return m.serially(now, r.Group, to, func(now coordinator.Instant) coordinator.Effects { return m.Sync(now, r, to) })
+	}
 	g := m.groups[r.Group]
+	if g != nil && g.consumer != nil {
+		return answer(m.syncConsumer(now, g, r))
+	}
 	if g == nil || g.state == Empty {
 		return answer(SyncAnswer{Err: ErrUnknownMember})
 	}

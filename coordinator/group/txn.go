@@ -71,11 +71,10 @@ func (m *Machine) CommitTxn(now coordinator.Instant, r TxnCommitRequest, to *coo
 		at place
 		o  offset
 	}
-	var all []kept
-	out := coordinator.Effects{Producer: &coordinator.Producer{ID: r.Producer, Epoch: r.Epoch}}
-	errs := make([][]error, len(r.Topics))
+	errs, n := noErrors(r.Topics)
+	all := make([]kept, 0, n)
+	out := coordinator.Effects{Producer: &coordinator.Producer{ID: r.Producer, Epoch: r.Epoch}, Records: make([]coordinator.Record, 0, n)}
 	for i, t := range r.Topics {
-		errs[i] = make([]error, len(t.Partitions))
 		for j, p := range t.Partitions {
 			if len(p.Metadata) > most && utf16Len(p.Metadata) > most {
 				errs[i][j] = ErrMetadataTooLarge
@@ -114,7 +113,7 @@ func (m *Machine) mayCommitTxn(r TxnCommitRequest) error {
 	case g == nil && r.Generation >= 0:
 		return ErrIllegalGeneration
 	case g != nil && g.consumer != nil:
-		if r.Generation < 0 && r.MemberID == "" { // a producer of before KIP-447
+		if r.Generation == -1 && r.MemberID == "" && r.InstanceID == nil { // a producer of before KIP-447
 			return nil
 		}
 		return g.consumer.mayCommit(r.CommitRequest, true)

@@ -22,6 +22,29 @@ type world struct {
 	failing error // what appends answer
 	ids     int
 	cluster *cluster // what heartbeats of consumer groups tell of the topics
+	holding bool     // records are in the log, and nobody knows it yet
+	held    []heldStep
+}
+
+// heldStep is a step whose records are in the log and not committed.
+type heldStep struct {
+	e coordinator.Effects
+	c coordinator.Commit
+}
+
+// commit lets the first step that is held go on; false: there is none.
+func (w *world) commitHeld() bool {
+	if len(w.held) == 0 {
+		return false
+	}
+	h := w.held[0]
+	w.held = w.held[1:]
+	h.c.Now = w.now
+	if h.e.Then != nil {
+		w.take(h.e.Then(h.c))
+	}
+	w.release(h.e.Answers, h.c.Err)
+	return true
 }
 
 const startOfTime = 1_700_000_000_000
@@ -69,6 +92,10 @@ func (w *world) take(e coordinator.Effects) {
 			w.log = append(w.log, coordinator.Logged{Record: r, Offset: at, Time: w.now.Wall, Producer: producer.ID, Epoch: producer.Epoch})
 			c.Offsets = append(c.Offsets, at)
 		}
+	}
+	if w.holding {
+		w.held = append(w.held, heldStep{e, c})
+		return
 	}
 	if e.Then != nil {
 		w.take(e.Then(c))
@@ -160,9 +187,17 @@ func (c *client) sendJoin() *coordinator.Ticket {
 	c.take(c.m.Join(c.now, JoinRequest{
 		Group: c.group, MemberID: c.id, InstanceID: c.instance, Client: Client{"test", "/127.0.0.1"},
 		ProtocolType: "consumer", Protocols: c.protocols, Session: c.session, Rebalance: c.rebalance,
-		MemberIDRequired: !c.old, SkipsAssignment: true, NewMemberIDSuffix: fmt.Sprint(c.ids),
+		MemberIDRequired: !c.old, SkipsAssignment: true, NewMemberIDSuffix: fmt.Sprint(c.ids), Cluster: c.topics(),
 	}, to))
 	return to
+}
+
+// topics are the cluster's, if the test has any.
+func (w *world) topics() Topics {
+	if w.cluster == nil {
+		return nil
+	}
+	return w.cluster
 }
 
 // joined takes over what a JoinGroup was answered.
@@ -221,7 +256,7 @@ func (c *client) heartbeat() error {
 
 func (c *client) leave() error {
 	to := &coordinator.Ticket{}
-	c.take(c.m.Leave(c.now, LeaveRequest{c.group, []Leaver{{c.id, c.instance}}}, to))
+	c.take(c.m.Leave(c.now, LeaveRequest{Group: c.group, Members: []Leaver{{c.id, c.instance}}}, to))
 	v, err, _ := await[[]error](c.world, to)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -211,6 +212,8 @@ func (c *Coordinator) List(ctx context.Context, f Filter) (all []Listed, unknown
 // sending is the writing of one transaction's markers.
 type sending struct {
 	cancel context.CancelFunc
+	left   atomic.Int32  // partitions whose marker could not be written yet
+	stuck  atomic.Bool   // all are written, and the record of that could not be yet
 	done   chan struct{} // closed when nothing more is written
 }
 
@@ -237,8 +240,8 @@ func (c *Coordinator) finish(ctx context.Context, shard, epoch int32, end Ending
 		if before != nil {
 			<-before.done
 		}
-		if c.write(ctx, epoch, end) {
-			c.report(ctx, shard, end)
+		if c.write(ctx, epoch, end, s) {
+			c.report(ctx, shard, end, s)
 		}
 		cancel()
 		c.mu.Lock()
@@ -252,7 +255,7 @@ func (c *Coordinator) finish(ctx context.Context, shard, epoch int32, end Ending
 
 // write writes the markers until every partition has its own; false: this coordinator is not the
 // one to do it any more.
-func (c *Coordinator) write(ctx context.Context, epoch int32, end Ending) bool {
+func (c *Coordinator) write(ctx context.Context, epoch int32, end Ending, s *sending) bool {
 	m := Marker{end.Producer, end.Epoch, epoch, end.Commit, end.Version, end.Partitions}
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, maxPause) {
 		errs := c.c.Markers.WriteMarker(ctx, m)
@@ -271,6 +274,7 @@ func (c *Coordinator) write(ctx context.Context, epoch int32, end Ending) bool {
 				left, last = append(left, p), err
 			}
 		}
+		s.left.Store(int32(len(left)))
 		if len(left) == 0 {
 			return true
 		}
@@ -284,11 +288,12 @@ func (c *Coordinator) write(ctx context.Context, epoch int32, end Ending) bool {
 }
 
 // report tells the machine, until it has taken note.
-func (c *Coordinator) report(ctx context.Context, shard int32, end Ending) {
+func (c *Coordinator) report(ctx context.Context, shard int32, end Ending, s *sending) {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		_, err := c.runtime.Do(ctx, shard, 0, func(m *Machine, now coordinator.Instant, to *coordinator.Ticket) coordinator.Effects {
 			return m.Completed(now, end, to)
 		})
+		s.stuck.Store(err != nil)
 		// A shard that loads gives out the ending again.
 		if err == nil || errors.Is(err, coordinator.ErrNotCoordinator) || errors.Is(err, coordinator.ErrLoading) || !sleep(ctx, pause) {
 			return

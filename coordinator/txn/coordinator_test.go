@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"ottla/coordinator"
@@ -31,14 +32,29 @@ type house struct {
 	fail    func(Marker, Partition) error // nil: all are written
 	ids     int64
 	made    map[string]string
+	reg     *prometheus.Registry
+}
+
+// gauge is a gauge of the writing of markers.
+func (h *house) gauge(name string) float64 {
+	h.t.Helper()
+	all, err := h.reg.Gather()
+	want(h.t, "metrics", err, nil)
+	for _, f := range all {
+		if f.GetName() == "kafka_coordinator_transaction_transactionmarkerchannelmanager_"+name {
+			return f.Metric[0].Gauge.GetValue()
+		}
+	}
+	h.t.Fatalf("no gauge %s", name)
+	return 0
 }
 
 func newHouse(t *testing.T) *house {
-	h := &house{t: t, logs: map[int32][]record.Batch{}, ids: 1}
+	h := &house{t: t, logs: map[int32][]record.Batch{}, ids: 1, reg: prometheus.NewRegistry()}
 	o := Defaults()
 	o.Partitions = 3
 	h.Coordinator = New(Config{
-		Store: h, Topics: h, Markers: h, Options: func() *Options { return o }, Now: time.Now,
+		Registerer: h.reg, Store: h, Topics: h, Markers: h, Options: func() *Options { return o }, Now: time.Now,
 		Partitions: func() int32 {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -150,6 +166,8 @@ func TestMarkersAreWrittenUntilAllAre(t *testing.T) {
 		want(t, "epoch", is.Epoch, p.Epoch+1)
 		time.Sleep(time.Minute)
 		want(t, "state", h.stateOf("id"), PrepareCommit)
+		want(t, "transactions that lack markers", h.gauge("pending_transactions"), 1)
+		want(t, "markers without a leader", h.gauge("unknowndestinationqueuesize"), 1)
 		h.set(func() {
 			want(t, "first to all", len(h.markers[0].Partitions), 2)
 			want(t, "then to what is left", fmt.Sprint(h.markers[1].Partitions), "[{t 1}]")
@@ -161,10 +179,12 @@ func TestMarkersAreWrittenUntilAllAre(t *testing.T) {
 		})
 		time.Sleep(10 * time.Second)
 		want(t, "its end can't be noted", h.stateOf("id"), PrepareCommit)
+		want(t, "markers without a leader", h.gauge("unknowndestinationqueuesize"), 0)
+		want(t, "ends to be noted", h.gauge("logappendretryqueuesize"), 1)
 		h.set(func() { h.refuse = nil })
 		time.Sleep(2 * time.Second)
 		want(t, "state", h.stateOf("id"), CompleteCommit)
-		want(t, "none is written any more", h.unfinished(), 0)
+		want(t, "none is written any more", h.gauge("pending_transactions")+h.gauge("logappendretryqueuesize"), 0)
 	})
 }
 

@@ -38,6 +38,7 @@ type Machine struct {
 	stats   *Stats
 	ids     map[string]*entry
 	alarms  coordinator.Alarms
+	rounds  uint64 // transactions that were decided
 }
 
 // Stats counts what machines do, over all shards of a broker and for as long as it runs.
@@ -55,6 +56,7 @@ type entry struct {
 	meta
 	pending bool               // a record is written and not yet committed
 	due     time.Duration      // Ongoing: when its time is up, by Instant.Mono
+	round   uint64             // prepared: which decision it is, of those of the machine
 	clock   *coordinator.Alarm // for due, and to try again what failed
 	waiting []*waiter          // requests that wait for the id to be free, in order
 }
@@ -74,6 +76,7 @@ type Ending struct {
 	Commit     bool
 	Version    int16 // transaction.version by which it ends: from 2 on the epoch is one that the producer has not used in it
 	Partitions []Partition
+	round      uint64 // tells it from the next one, which may have the same epoch
 }
 
 // NewMachine makes an empty machine. It asks for its options at every step; stats may be nil.
@@ -125,13 +128,11 @@ func (m *Machine) Start(now coordinator.Instant) coordinator.Effects {
 		switch {
 		case e.state == Ongoing:
 			whole := int64(e.timeout)
-			left := min(max(e.started+whole-now.Wall, 0), whole)
-			e.due = now.Mono + time.Duration(left)*time.Millisecond
-			m.alarms.Set(e.clock, e.due)
+			m.open(now, e, min(max(e.started+whole-now.Wall, 0), whole))
 		case e.state.prepared() && len(e.partitions) == 0:
 			m.alarms.Set(e.clock, now.Mono)
 		case e.state.prepared():
-			out.Outside = append(out.Outside, e.ending())
+			out.Outside = append(out.Outside, m.ending(e))
 		}
 	}
 	return out
@@ -190,21 +191,32 @@ func (m *Machine) changed(now coordinator.Instant, e *entry, to meta) coordinato
 	switch {
 	case e.state == Ongoing:
 		if before != Ongoing {
-			e.due = now.Mono + time.Duration(e.timeout)*time.Millisecond
+			m.open(now, e, int64(e.timeout))
+		} else {
+			m.alarms.Set(e.clock, e.due)
 		}
-		m.alarms.Set(e.clock, e.due)
 	case e.state.prepared():
 		m.alarms.Cancel(e.clock)
 		if len(e.partitions) == 0 {
 			return m.complete(now, e)
 		}
-		return coordinator.Effects{Outside: []any{e.ending()}}
+		return coordinator.Effects{Outside: []any{m.ending(e)}}
 	case e.state == CompleteCommit:
 		m.stats.Commits.Add(1)
 	case e.state == CompleteAbort:
 		m.stats.Aborts.Add(1)
 	}
 	return m.resume(now, e)
+}
+
+// open lets a transaction be aborted after so many milliseconds; never, if another coordinator than this one decides
+// about it (Kafka: isDistributedTwoPhaseCommitTxn, KIP-939).
+func (m *Machine) open(now coordinator.Instant, e *entry, left int64) {
+	e.due = coordinator.Never
+	if e.timeout != math.MaxInt32 {
+		e.due = now.Mono + time.Duration(left)*time.Millisecond
+	}
+	m.alarms.Set(e.clock, e.due)
 }
 
 // failed: the record is not in the log, so nothing has changed. What nobody but the machine
@@ -258,18 +270,18 @@ func (m *Machine) complete(now coordinator.Instant, e *entry, answers ...coordin
 	if e.state == PrepareCommit {
 		to.state = CompleteCommit
 	}
-	if epochRises(e.version) {
-		to.last = e.epoch
-		if e.next >= 0 {
-			to.producer, to.epoch = e.next, 0
-		}
+	if epochRises(e.version) && e.next >= 0 {
+		to.producer, to.epoch = e.next, 0
 	}
 	to.next = -1
 	return m.change(e, to, answers...)
 }
 
-func (e *entry) ending() Ending {
-	return Ending{ID: e.id, Producer: e.producer, Epoch: e.epoch, Commit: e.state == PrepareCommit, Version: e.version, Partitions: e.partitions}
+// ending is what is to be written for a decision, which is a new one.
+func (m *Machine) ending(e *entry) Ending {
+	m.rounds++
+	e.round = m.rounds
+	return Ending{round: e.round, ID: e.id, Producer: e.producer, Epoch: e.epoch, Commit: e.state == PrepareCommit, Version: e.version, Partitions: e.partitions}
 }
 
 // resume lets those go on who waited for the id to be free, until one of them changes it.
@@ -298,7 +310,7 @@ func (e *entry) busy() bool { return e.pending || e.state.prepared() }
 // that is noted, also if it was noted before.
 func (m *Machine) Completed(now coordinator.Instant, end Ending, to *coordinator.Ticket) coordinator.Effects {
 	e := m.ids[end.ID]
-	if e == nil || !e.state.prepared() || e.pending || e.producer != end.Producer || e.epoch != end.Epoch || (e.state == PrepareCommit) != end.Commit {
+	if e == nil || !e.state.prepared() || e.pending || e.round != end.round {
 		return reply(to, nil, nil)
 	}
 	return m.complete(now, e, coordinator.Answer{To: to})

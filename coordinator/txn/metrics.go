@@ -22,15 +22,31 @@ func (c *Coordinator) register(reg prometheus.Registerer) {
 	counter("timeout_count", "Transactions that were aborted because their time was up.", &c.stats.Timeouts)
 	counter("expired_id_count", "Transactional ids that were forgotten.", &c.stats.Expired)
 	counter("malformed_record_count", "Records of __transaction_state that could not be read.", &c.stats.Malformed)
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "kafka", Subsystem: "coordinator_transaction_transactionmarkerchannelmanager", Name: "pending_transactions",
-		Help: "Decided transactions whose markers are being written.",
-	}, func() float64 { return float64(c.unfinished()) }))
+	for _, g := range []struct {
+		name, help string
+		of         func(*sending) int
+	}{
+		{"pending_transactions", "Decided transactions whose markers are being written.", func(*sending) int { return 1 }},
+		{"unknowndestinationqueuesize", "Markers that could not be written yet, as no leader took them.", func(s *sending) int { return int(s.left.Load()) }},
+		{"logappendretryqueuesize", "Transactions that have all their markers, and whose completion could not be written yet.", func(s *sending) int {
+			if s.stuck.Load() {
+				return 1
+			}
+			return 0
+		}},
+	} {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "kafka", Subsystem: "coordinator_transaction_transactionmarkerchannelmanager", Name: g.name, Help: g.help,
+		}, func() float64 { return float64(c.sum(g.of)) }))
+	}
 }
 
-// unfinished counts the transactions whose markers are being written.
-func (c *Coordinator) unfinished() int {
+// sum adds up something of the transactions whose markers are being written.
+func (c *Coordinator) sum(of func(*sending) int) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.endings)
+	for _, s := range c.endings {
+		n += of(s)
+	}
+	return n
 }

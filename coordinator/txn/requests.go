@@ -64,13 +64,13 @@ func (m *Machine) Init(now coordinator.Instant, r InitRequest, to *coordinator.T
 	next := e.meta
 	next.state, next.partitions, next.started, next.updated, next.timeout, next.next = Empty, nil, -1, now.Wall, r.Timeout, -1
 	switch {
-	case exhausted(e.epoch) && (x == nil || x.Epoch == e.epoch):
+	case exhausted(e.epoch) && (x == nil || x.Epoch == e.epoch || e.epoch == math.MaxInt16 && x.Epoch == e.last):
 		if r.NewProducerID < 0 {
 			return reply(to, nil, errNeedsProducerID)
 		}
 		next.producer, next.epoch, next.last = r.NewProducerID, 0, -1
 		if x != nil {
-			next.last = e.epoch
+			next.last = x.Epoch
 		}
 	case x == nil:
 		next.epoch, next.last = e.epoch+1, -1
@@ -108,14 +108,12 @@ func (m *Machine) Add(now coordinator.Instant, r AddRequest, to *coordinator.Tic
 		return reply(to, nil, ErrInvalidID)
 	case e == nil:
 		return reply(to, nil, ErrProducerID)
-	case e.pending:
+	case e.busy(): // also to whoever has another producer id: the one that takes over with the end (meta.next) is told already
 		return m.addLater(now, e, r, to)
 	case e.producer != r.Producer:
 		return reply(to, nil, ErrProducerID)
 	case e.epoch != r.Epoch || e.epoch == math.MaxInt16: // the last epoch is for fencing
 		return reply(to, nil, ErrFenced)
-	case e.state.prepared():
-		return m.addLater(now, e, r, to)
 	}
 	all := slices.Concat(e.partitions, r.Partitions)
 	slices.SortFunc(all, comparePartitions)
@@ -210,12 +208,12 @@ func (m *Machine) End(now coordinator.Instant, r EndRequest, to *coordinator.Tic
 		return reply(to, nil, ErrProducerID)
 	case epochRises(r.Version):
 		return m.endRising(now, e, r, to)
-	case e.pending:
-		return reply(to, nil, ErrConcurrent)
 	case e.producer != r.Producer:
 		return reply(to, nil, ErrProducerID)
 	case e.epoch != r.Epoch:
 		return reply(to, nil, ErrFenced)
+	case e.busy():
+		return reply(to, nil, ErrConcurrent)
 	case e.state == Ongoing:
 		next := e.meta
 		next.state, next.updated, next.version, next.next = decision(r.Commit), now.Wall, 0, -1
@@ -232,13 +230,16 @@ func (m *Machine) endRising(now coordinator.Instant, e *entry, r EndRequest, to 
 	overflowed := e.previous == r.Producer && e.producer != r.Producer && r.Epoch == math.MaxInt16-1 && e.epoch == 0
 	again = again && e.producer == r.Producer || overflowed
 	switch {
-	case e.pending:
+	case e.busy(): // whoever asks: until the markers are written it is not known what the id will be
 		return reply(to, nil, ErrConcurrent)
 	case e.producer != r.Producer && !overflowed:
 		return reply(to, nil, ErrProducerID)
-	case again && (e.state.prepared() || e.state == CompleteCommit || e.state == CompleteAbort):
+	case again && (e.state == CompleteCommit || e.state == CompleteAbort):
+		if e.epoch == math.MaxInt16 && e.state == decided(r.Commit) {
+			return m.rotate(now, e, r, to)
+		}
 		return m.repeated(e, r.Commit, to)
-	case e.epoch != r.Epoch || e.epoch == math.MaxInt16 || e.state.prepared():
+	case e.epoch != r.Epoch || e.epoch == math.MaxInt16:
 		return reply(to, nil, ErrFenced)
 	case e.state != Ongoing && r.Commit:
 		return reply(to, nil, ErrInvalidState)
@@ -267,13 +268,29 @@ func decision(commit bool) State {
 	return PrepareAbort
 }
 
+// decided is the state after the markers of a decision.
+func decided(commit bool) State {
+	if commit {
+		return CompleteCommit
+	}
+	return CompleteAbort
+}
+
 // repeated answers an EndTxn that finds no open transaction.
 func (m *Machine) repeated(e *entry, commit bool, to *coordinator.Ticket) coordinator.Effects {
-	switch {
-	case e.state == decision(commit):
-		return reply(to, nil, ErrConcurrent)
-	case commit && e.state == CompleteCommit, !commit && e.state == CompleteAbort:
+	if e.state == decided(commit) {
 		return reply(to, Producer{e.producer, e.epoch}, nil)
 	}
 	return reply(to, nil, ErrInvalidState)
+}
+
+// rotate answers a repeated EndTxn of a producer whose transaction was aborted with the epoch that no client gets: he
+// goes on with a new producer id (as Kafka's has with that abort already).
+func (m *Machine) rotate(now coordinator.Instant, e *entry, r EndRequest, to *coordinator.Ticket) coordinator.Effects {
+	if r.NewProducerID < 0 {
+		return reply(to, nil, errNeedsProducerID)
+	}
+	next := e.meta
+	next.producer, next.epoch, next.updated = r.NewProducerID, 0, now.Wall
+	return m.change(e, next, coordinator.Answer{To: to, Value: Producer{next.producer, 0}})
 }

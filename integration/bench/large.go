@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,6 +55,15 @@ func (t *table) row(what, measured string, args ...any) {
 
 func client(b *broker) (*kgo.Client, error) {
 	return kgo.NewClient(kgo.SeedBrokers(b.addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+}
+
+// value is a row of one number, of which pivot can make a median.
+func (t *table) value(v float64, what string, args ...any) {
+	prec := 2
+	if v >= 100 {
+		prec = 0
+	}
+	t.row(what, strconv.FormatFloat(v, 'f', prec, 64), args...)
 }
 
 func (t *table) manyPartitions(ctx context.Context, dir string) (err error) {

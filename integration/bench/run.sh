@@ -111,6 +111,13 @@ cp "$work/rows.tsv" "${TMPDIR:-/tmp}/ottla-bench-rows.tsv" # what a failure furt
     "$work/bench" -compact 'Kafka 4.4.0' "$shared/kafka/bin/kafka4-up" '$PORT' '$DIR'
   done
   echo
+  echo '## Groups and transactions'
+  echo
+  echo 'By groups.sh. Members and producers are plain connections, which send what a client sends. A group of 200 joins at one time, the'
+  echo 'members with heartbeats as Java sends them. A transaction is measured from its first request until EndTxn is answered.'
+  echo
+  OTTLA=$work/ottla BENCH=$work/bench bash "$here/groups.sh" "$rounds"
+  echo
   echo '## Many partitions and a large log'
   echo
   echo 'A start is measured until the answer to ApiVersions. Before each, a record is written to every partition.'
