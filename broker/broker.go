@@ -192,6 +192,7 @@ func New(o Options) (_ *Broker, err error) {
 		ProducerIDs:   ids,
 		Features:      b.finalized,
 		Control:       b.newController(settings, reg),
+		Tree:          b.tree,
 		Authorizer:    auth.AllowAll{}, Quota: quota.Unlimited{}, Metrics: api.NewMetrics(reg),
 	}
 	if b.clustered() {

@@ -15,6 +15,7 @@ import (
 	"ottla/broker/controller"
 	"ottla/broker/metadata"
 	"ottla/broker/quota"
+	"ottla/broker/registry"
 	"ottla/broker/replica"
 	"ottla/coordinator/group"
 	"ottla/coordinator/txn"
@@ -40,6 +41,7 @@ type API struct {
 	Enroller      Enroller                                      // nil: Txns itself, which then has every transactional id
 	Features      func() (levels map[string]int16, epoch int64) // finalized; epoch below 0, or nil: nothing is
 	Control       *controller.Controller
+	Tree          registry.Tree     // keeps the offsets of version 0
 	Own           controller.Broker // this broker as controllers of its cluster reach it; nil: it is alone
 	Maker         TopicMaker        // makes topics where another broker is the controller; nil: nobody does
 
@@ -59,7 +61,7 @@ func New(a API) (*API, error) {
 	}{
 		{"logger", a.Logger != nil}, {"clock", a.Now != nil}, {"metadata", a.Meta != nil}, {"settings", a.Config != nil},
 		{"logs", a.Logs != nil}, {"replicas", a.Replicas != nil}, {"fetch sessions", a.FetchSessions != nil},
-		{"producer ids", a.ProducerIDs != nil}, {"controller", a.Control != nil}, {"groups", a.Groups != nil}, {"transactions", a.Txns != nil},
+		{"producer ids", a.ProducerIDs != nil}, {"controller", a.Control != nil}, {"registry", a.Tree != nil}, {"groups", a.Groups != nil}, {"transactions", a.Txns != nil},
 		{"authorizer", a.Authorizer != nil}, {"quota limiter", a.Quota != nil},
 	} {
 		if !part.is {

@@ -17,8 +17,8 @@ import (
 // static members (KIP-345); 8 flexible; 9 GROUP_ID_NOT_FOUND for an unknown group with a
 // generation, before ILLEGAL_GENERATION; 10 topic ids.
 //
-// Kafka 3.9 keeps what version 0 commits in ZooKeeper, apart from the coordinator's, and Kafka
-// 4 does not serve it. Here it goes to the coordinator.
+// What version 0 commits is kept in the registry's tree, apart from the coordinator's, as Kafka 3.9
+// keeps it in ZooKeeper (see offsets_tree.go).
 func (s *API) offsetCommit(ctx context.Context, p *Peer, req *kmsg.OffsetCommitRequest) (*kmsg.OffsetCommitResponse, error) {
 	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
 	resp.Topics = make([]kmsg.OffsetCommitResponseTopic, 0, len(req.Topics))
@@ -48,6 +48,10 @@ func (s *API) offsetCommit(ctx context.Context, p *Peer, req *kmsg.OffsetCommitR
 		resp.Topics = append(resp.Topics, rt)
 	}
 	if len(c.topics) == 0 {
+		return resp, nil
+	}
+	if req.Version == 0 {
+		s.commitToTree(ctx, req.Group, &c)
 		return resp, nil
 	}
 	r := group.CommitRequest{

@@ -17,9 +17,12 @@ import (
 //
 // Versions: 1 offsets of the coordinator; 2 all topics, an error for the group; 5 leader epoch
 // (KIP-320); 6 flexible; 7 stable offsets only (KIP-447); 8 several groups (KIP-709); 9 member id
-// and epoch, which count in consumer groups; 10 topic ids. Version 0 reads the same offsets
-// as version 1 (see offsetCommit), and is told UNKNOWN_TOPIC_OR_PARTITION where there is none.
+// and epoch, which count in consumer groups; 10 topic ids. Version 0 reads what version 0 of
+// OffsetCommit and the consumers of 0.8 have kept in the registry's tree.
 func (s *API) offsetFetch(ctx context.Context, p *Peer, req *kmsg.OffsetFetchRequest) (*kmsg.OffsetFetchResponse, error) {
+	if req.Version == 0 {
+		return s.fetchFromTree(ctx, p, req), nil
+	}
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	resp.Topics = []kmsg.OffsetFetchResponseTopic{}
 	resp.Groups = make([]kmsg.OffsetFetchResponseGroup, 0, len(req.Groups))
@@ -51,9 +54,6 @@ func (s *API) offsetFetch(ctx context.Context, p *Peer, req *kmsg.OffsetFetchReq
 		for _, f := range t.Partitions {
 			rp := kmsg.NewOffsetFetchResponseTopicPartition()
 			rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata, rp.ErrorCode = f.Partition, f.Offset, f.LeaderEpoch, f.Metadata, f.ErrorCode
-			if req.Version == 0 && f.Offset < 0 && f.ErrorCode == 0 {
-				rp.ErrorCode = kerr.UnknownTopicOrPartition.Code
-			}
 			rt.Partitions = append(rt.Partitions, rp)
 		}
 		resp.Topics = append(resp.Topics, rt)

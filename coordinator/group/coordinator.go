@@ -77,6 +77,10 @@ func (c *Coordinator) Lost(partition int32) { c.runtime.Lost(partition) }
 // Unloaded lists the partitions that are led for longer than d and still load.
 func (c *Coordinator) Unloaded(d time.Duration) []int32 { return c.runtime.Unloaded(d) }
 
+// MetadataFits says whether a committed offset may have this text with it; version 0 of OffsetCommit,
+// whose offsets the coordinator does not keep, asks.
+func (c *Coordinator) MetadataFits(text string) bool { return c.c.Options().MetadataFits(text) }
+
 // Close answers everybody who waits and ends every goroutine.
 func (c *Coordinator) Close() {
 	if c.collect != nil {

@@ -62,7 +62,7 @@ func (m *Machine) Commit(now coordinator.Instant, r CommitRequest, to *coordinat
 	out.Records = make([]coordinator.Record, 0, n)
 	for i, t := range r.Topics {
 		for j, p := range t.Partitions {
-			if len(p.Metadata) > o.MetadataMaxBytes && utf16Len(p.Metadata) > o.MetadataMaxBytes {
+			if !o.MetadataFits(p.Metadata) {
 				errs[i][j] = ErrMetadataTooLarge
 				continue
 			}

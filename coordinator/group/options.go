@@ -41,6 +41,11 @@ type ConsumerOptions struct {
 	Group func(id string) (session, heartbeat time.Duration)
 }
 
+// MetadataFits says whether a committed offset may have this text with it.
+func (o *Options) MetadataFits(text string) bool {
+	return len(text) <= o.MetadataMaxBytes || utf16Len(text) <= o.MetadataMaxBytes
+}
+
 // sessionTimeout is after what silence a member of a group is out.
 func (o *Options) sessionTimeout(group string) time.Duration {
 	if o.Consumer.Group != nil {

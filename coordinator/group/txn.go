@@ -66,7 +66,7 @@ func (m *Machine) CommitTxn(now coordinator.Instant, r TxnCommitRequest, to *coo
 	if err := m.mayCommitTxn(r); err != nil {
 		return reply(to, nil, err)
 	}
-	most := m.options().MetadataMaxBytes
+	o := m.options()
 	type kept struct {
 		at place
 		o  offset
@@ -76,7 +76,7 @@ func (m *Machine) CommitTxn(now coordinator.Instant, r TxnCommitRequest, to *coo
 	out := coordinator.Effects{Producer: &coordinator.Producer{ID: r.Producer, Epoch: r.Epoch}, Records: make([]coordinator.Record, 0, n)}
 	for i, t := range r.Topics {
 		for j, p := range t.Partitions {
-			if len(p.Metadata) > most && utf16Len(p.Metadata) > most {
+			if !o.MetadataFits(p.Metadata) {
 				errs[i][j] = ErrMetadataTooLarge
 				continue
 			}
