@@ -70,6 +70,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 	Now        func() time.Time
 	Random     func(n int) int // uniform in [0,n); nil: math/rand
+	NewID      func() [16]byte // of a topic; nil: registry.RandomUUID
 }
 
 // Controller is one broker's. Start, then Run; calls wait until Run runs.
@@ -109,6 +110,9 @@ func New(o Options) *Controller {
 	if o.Random == nil {
 		o.Random = rand.IntN
 	}
+	if o.NewID == nil {
+		o.NewID = registry.RandomUUID
+	}
 	if o.Unclean == nil {
 		o.Unclean = func(string) bool { return false }
 	}
@@ -143,7 +147,7 @@ func (c *Controller) Active() bool { return c.leader.Load() == c.o.BrokerID }
 
 func (c *Controller) rules() rules {
 	partitions, replicas := c.o.Defaults()
-	return rules{unclean: c.o.Unclean, partitions: partitions, replicas: replicas, random: c.o.Random}
+	return rules{unclean: c.o.Unclean, partitions: partitions, replicas: replicas, random: c.o.Random, newID: c.o.NewID}
 }
 
 // Run handles events until ctx ends (then nil), or the registry fails for good. It starts after

@@ -2,8 +2,10 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
+	"ottla/broker/metadata"
 	"ottla/broker/registry"
 	"ottla/compat"
 )
@@ -26,6 +28,7 @@ type rules struct {
 	partitions int32                   // num.partitions
 	replicas   int16                   // default.replication.factor
 	random     func(n int) int         // uniform in [0,n)
+	newID      func() [16]byte         // of a topic
 }
 
 // put adds a partition's new state: its node, the change, the request to all to learn it. The
@@ -159,6 +162,11 @@ func (s *step) settleInto(c *cluster, r rules, k at, p *partition) {
 // allow, every broker is told everything, deletions go on.
 func (c *cluster) takeOver(r rules) *step {
 	s := &step{}
+	for _, name := range slices.Sorted(maps.Keys(c.topics)) {
+		if t := c.topics[name]; !t.deleting {
+			s.identify(c, r, t, metadata.ID{})
+		}
+	}
 	c.all(func(k at, p *partition) {
 		s.settleInto(c, r, k, p)
 		if p.version >= 0 {
@@ -212,9 +220,13 @@ func (c *cluster) replicasChanged(r rules, changed []at) *step {
 }
 
 // partitionsFound decides about topics and partitions that another member has written to the
-// tree: known tells of the partitions that were there before.
-func (c *cluster) partitionsFound(r rules, t *topic, known int) *step {
-	s := &step{}
+// tree: before is the topic as it was, nil if it is new.
+func (c *cluster) partitionsFound(r rules, t, before *topic) *step {
+	s, known, id := &step{}, 0, metadata.ID{}
+	if before != nil {
+		known, id = len(before.partitions), before.id
+	}
+	s.identify(c, r, t, id)
 	t.each(func(k at, p *partition) {
 		if int(k.n) >= known && p.version < 0 {
 			s.settleInto(c, r, k, p)

@@ -175,13 +175,13 @@ func (c *Controller) topicsChanged() error {
 	if err != nil {
 		return err
 	}
-	return c.found(topics, func(string) int { return 0 })
+	return c.found(topics)
 }
 
 // found takes over topics as they are in the tree now.
-func (c *Controller) found(topics []*topic, known func(string) int) error {
+func (c *Controller) found(topics []*topic) error {
 	for _, t := range topics {
-		before := known(t.name)
+		before := c.state.topics[t.name]
 		c.state.apply(&step{topics: []*topic{t}})
 		if err := c.write(c.tree, c.state.partitionsFound(c.rules(), t, before)); err != nil {
 			return err
@@ -213,7 +213,7 @@ func (c *Controller) assignmentsChanged(names []string) error {
 	if err != nil {
 		return err
 	}
-	return c.found(topics, func(name string) int { return len(c.state.topics[name].partitions) })
+	return c.found(topics)
 }
 
 func (c *Controller) deletionsChanged() error {

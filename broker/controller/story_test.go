@@ -84,12 +84,18 @@ func newStory(t *testing.T) *story {
 	root := registry.NewMemory(nil)
 	s := &story{t: t, root: root, brokers: map[int32]registry.Tree{}, racks: map[int32]string{}, unclean: map[string]bool{}}
 	s.c = New(Options{
-		Tree: &recorder{Tree: root.Session()}, BrokerID: 1, Random: func(int) int { return 0 },
+		Tree: &recorder{Tree: root.Session()}, BrokerID: 1, Random: func(int) int { return 0 }, NewID: s.newID,
 		Unclean:  func(topic string) bool { return s.unclean[topic] },
 		Defaults: func() (int32, int16) { return 2, 1 },
 		Now:      func() time.Time { return time.UnixMilli(1796052854820) },
 	})
 	return s
+}
+
+// newID is {1}, {2} and so on.
+func (s *story) newID() (id [16]byte) {
+	s.ids++
+	return [16]byte{s.ids}
 }
 
 // recorder keeps what multis have written.
@@ -229,6 +235,7 @@ func (s *story) register(id int32) error {
 //	unclean TOPIC               allows unclean elections
 //	create TOPIC [p=N] [rf=N] [replicas=1,2/2,3] [validate]
 //	grow TOPIC to=N [replicas=1,2/2,3]
+//	tool TOPIC replicas=1,2/2,3 a tool of Kafka 0.8 makes the topic, or gives it more partitions
 //	delete TOPIC, stopped ID    marks; a broker confirms all deletions asked of it
 //	elect TOPIC-P… | unclean-elect TOPIC-P…
 //	isr TOPIC-P by=ID isr=1,2 [v=N] [epoch=N]
@@ -307,8 +314,7 @@ func (s *story) command(f []string, args map[string]string, out *strings.Builder
 		s.unclean[f[1]] = true
 	case "create":
 		n := NewTopic{Name: f[1], Partitions: -1, Replication: -1}
-		s.ids++
-		n.ID[0] = s.ids
+		n.ID = s.newID()
 		if args["p"] != "" {
 			n.Partitions = number(args["p"])
 		}
@@ -329,6 +335,22 @@ func (s *story) command(f []string, args map[string]string, out *strings.Builder
 			}
 		}
 		return result(c.state.createPartitions(c.rules(), m, MaxPartitions, slices.Contains(f, "validate")))
+	case "tool":
+		n := compat.TopicNode{}
+		for part := range strings.SplitSeq(args["replicas"], "/") {
+			n.Partitions = append(n.Partitions, list(part))
+		}
+		tree := c.tree.(*recorder).Tree
+		if c.state == nil || c.state.topics[f[1]] == nil {
+			if _, err := tree.Create(compat.PathTopic(f[1]), n.Encode(), registry.Persistent); err != nil || c.state == nil {
+				return err
+			}
+			return c.topicsChanged()
+		}
+		if _, err := tree.Set(compat.PathTopic(f[1]), n.Encode(), registry.AnyVersion); err != nil || slices.Contains(f, "unseen") {
+			return err
+		}
+		return c.assignmentsChanged([]string{f[1]})
 	case "delete":
 		return write(c.state.markDeleted(f[1:], true), nil)
 	case "stopped":

@@ -158,10 +158,8 @@ func (c *cluster) createTopic(r rules, n NewTopic, room int, validateOnly bool) 
 		return fail(err)
 	}
 	id := n.ID
-	for id == (metadata.ID{}) {
-		if id = registry.RandomUUID(); id.String()[0] == '-' || c.names[id] != "" {
-			id = metadata.ID{}
-		}
+	if id == (metadata.ID{}) {
+		id = c.newID(r)
 	}
 	res.ID, res.Partitions, res.Replication = id, int32(count), int16(len(assignment[0]))
 	if validateOnly {
