@@ -294,8 +294,13 @@ func (n ConfigChangeNode) Encode() []byte {
 	return []byte(`{"version":2,"entity_path":` + string(encodeZnode(n.Entity)) + `}`)
 }
 
-// DecodeConfigChange reads a notification of version 1 or 2.
+// DecodeConfigChange reads a notification of version 1 or 2, or the one of Kafka 0.8: the name of
+// a topic, as a JSON text.
 func DecodeConfigChange(data []byte) (ConfigChangeNode, error) {
+	var topic string
+	if len(data) > 0 && data[0] == '"' && json.Unmarshal(data, &topic) == nil && topic != "" {
+		return ConfigChangeNode{"topics/" + topic}, nil
+	}
 	w, err := decodeZnode("config change", data, func(w *configChangeWire) int { return w.Version }, 1, 2)
 	if err != nil {
 		return ConfigChangeNode{}, err

@@ -118,6 +118,9 @@ func TestZnodesOlder(t *testing.T) {
 	if n, err := DecodeFeature([]byte(`{"version":1,"status":1,"features":{"f":{"min_version_level":1,"max_version_level":2}}}`)); err != nil || n.Levels["f"] != 2 {
 		t.Errorf("feature version 1: %+v %v", n, err)
 	}
+	if n, err := DecodeConfigChange([]byte(`"t1"`)); err != nil || n.Entity != "topics/t1" {
+		t.Error(n, err)
+	}
 	if n, err := DecodeConfigChange([]byte(`{"version":1,"entity_type":"clients","entity_name":"c"}`)); err != nil || n.Entity != "clients/c" {
 		t.Errorf("config change version 1: %+v %v", n, err)
 	}
@@ -136,7 +139,7 @@ func TestZnodesMalformed(t *testing.T) {
 		PathBroker(1):            {"{}", `{"version":0}`, `{"version":1}`, `{"version":4,"endpoints":["x"]}`, `{"version":4,"endpoints":["A://h:70000"],"listener_security_protocol_map":{"A":"SSL"}}`, `{"version":4,"endpoints":["B://h:1"],"listener_security_protocol_map":{}}`},
 		PathTopic("t"):           {"", `{"version":3,"partitions":{"x":[1]}}`, `{"version":3,"partitions":{"2000000000":[1]}}`, `{"version":3,"topic_id":"short","partitions":{}}`, `{"version":4,"partitions":{}}`},
 		PathState("t", 0):        {"", `{"version":1}`, `{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1}`, `{"controller_epoch":1,"leader":3,"version":1,"leader_epoch":0,"isr":[3,1]} x`},
-		PathConfigChanges + "/c": {"{}", `{"version":2,"entity_path":"topics"}`},
+		PathConfigChanges + "/c": {"{}", `{"version":2,"entity_path":"topics"}`, `""`, `"t`},
 		PathConfig + "/topics/t": {"{}", `{"version":2,"config":{}}`, `{"version":1}`},
 		PathLogDirEvents + "/x":  {"{}", `{"version":1}`},
 	} {

@@ -288,6 +288,9 @@ func (f *Follower) changes() error {
 		if number > f.applied {
 			last = max(last, number)
 			change, err := compat.DecodeConfigChange(n.Data)
+			if err == nil {
+				err = registry.CheckPath(compat.PathConfig + "/" + change.Entity)
+			}
 			if err != nil {
 				f.log.Error("notification ignored", "path", n.Path, "err", err)
 			} else if !slices.Contains(entities, change.Entity) {

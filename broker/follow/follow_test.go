@@ -136,14 +136,25 @@ func TestFollow(t *testing.T) {
 		t.Errorf("%q %v", s.get("topics/t"), err)
 	}
 	// Rubbish among the notifications holds nothing up.
-	for _, name := range []string{"config_change_", "other"} {
-		if _, err := other.Create("/config/changes/"+name, []byte("{"), registry.Persistent|registry.Sequence); err != nil {
+	for _, x := range [][2]string{{"config_change_", "{"}, {"other", "{"}, {"config_change_", `{"version":2,"entity_path":"topics/../../x"}`}, {"config_change_", `"a//b"`}} {
+		if _, err := other.Create("/config/changes/"+x[0], []byte(x[1]), registry.Persistent|registry.Sequence); err != nil {
 			t.Fatal(err)
 		}
 	}
 	last = set(t, other, "groups/g%20x", "d", "4")
 	if err := f.Applied(ctx, last); err != nil || s.get("groups/g%20x") != "d=4" {
 		t.Errorf("%q %v", s.get("groups/g%20x"), err)
+	}
+	// As kafka-topics of 0.8 changes a topic.
+	if _, err := other.Set("/config/topics/plain", []byte(`{"version":1,"config":{"retention.ms":"5"}}`), registry.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	made, err := other.Create("/config/changes/config_change_", []byte(`"plain"`), registry.Persistent|registry.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Applied(ctx, strings.TrimPrefix(made, "/config/changes/")); err != nil || s.get("topics/plain") != "retention.ms=5" {
+		t.Errorf("%q %v", s.get("topics/plain"), err)
 	}
 	if err := f.Applied(ctx, "rubbish"); err == nil {
 		t.Error("a name that is none was applied")
