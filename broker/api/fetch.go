@@ -58,7 +58,7 @@ func (s *API) fetch(ctx context.Context, p *Peer, h protocol.Header, req *kmsg.F
 			MinBytes:    int(min(int64(req.MinBytes), most)),
 			MaxBytes:    int(most),
 			Isolation:   isolation(follower, req.IsolationLevel),
-			OnlyLeader:  follower >= 0 || req.Version < 11,
+			OnlyLeader:  x.onlyLeader(),
 			EachFirst:   req.Version < 3,
 		}, x.reads); x.waits != nil {
 			return nil, x, nil
@@ -80,6 +80,15 @@ func (x *fetchCall) finish(ctx context.Context) (*protocol.Answer, error) {
 	}
 	x.s.Metrics.fetched(x.resp)
 	return protocol.EncodeFetch(x.h, x.resp, x.holes), nil
+}
+
+// debugging is the replica id of kafka-replica-verification (FetchRequest.DEBUGGING_CONSUMER_ID), which compares
+// what followers have with what their leaders have.
+const debugging = -2
+
+// onlyLeader says whether a follower may not answer. Those of before KIP-392 that ask for that are debugging.
+func (x *fetchCall) onlyLeader() bool {
+	return x.follower >= 0 || x.follower != debugging && x.req.Version < 11
 }
 
 func isolation(follower int32, level int8) replica.Isolation {
@@ -389,7 +398,7 @@ func (x *fetchCall) convert(ctx context.Context, r *replica.Read, magic int8) ([
 			return nil, nil
 		}
 		next[0] = again
-		if err := x.s.Replicas.Fetch(ctx, replica.Fetch{Replica: x.follower, MaxBytes: int(max(r.MaxBytes, 1)), OnlyLeader: true, EachFirst: true}, next); err != nil {
+		if err := x.s.Replicas.Fetch(ctx, replica.Fetch{Replica: x.follower, MaxBytes: int(max(r.MaxBytes, 1)), OnlyLeader: x.onlyLeader(), EachFirst: true}, next); err != nil {
 			return nil, err
 		}
 		if next[0].Err != nil || !next[0].Filled {

@@ -105,6 +105,27 @@ func TestFetchFromAnotherBroker(t *testing.T) {
 	}
 }
 
+// A tool that compares replicas asks followers as well; other clients of its time must not.
+func TestFetchByADebuggingConsumer(t *testing.T) {
+	h := newStorageHouse(t)
+	id := h.topic("t", 1)
+	h.store("t", 0, "a", "b")
+	state := replica.State{Topic: "t", ID: id, Leader: 2, LeaderEpoch: 1, PartitionEpoch: 1, ISR: []int32{1, 2}, Replicas: []int32{1, 2}}
+	for k, err := range h.Replicas.Apply([]replica.State{state}) {
+		t.Fatal(k, err)
+	}
+	for v := range int16(15) { // from 15 on the id has another place
+		for _, by := range []int32{-1, -2} {
+			req := fetchOf(v, "t", id, 0)
+			req.ReplicaID = by
+			p := h.get(req).Topics[0].Partitions[0]
+			if may := by == -2 || v >= 11; may && (p.ErrorCode != 0 || len(values(t, p.RecordBatches)) != 2) || !may && p.ErrorCode != kerr.NotLeaderForPartition.Code {
+				t.Errorf("version %d by %d: %d, %d bytes", v, by, p.ErrorCode, len(p.RecordBatches))
+			}
+		}
+	}
+}
+
 func TestFetchOfZstd(t *testing.T) {
 	h := newStorageHouse(t)
 	id := h.topic("t", 1, "compression.type", "zstd")

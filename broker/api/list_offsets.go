@@ -107,7 +107,7 @@ func (s *API) listOffset(req *kmsg.ListOffsetsRequest, topic string, in *kmsg.Li
 	if req.Version < 4 {
 		epoch = -1
 	}
-	look := replica.Lookup{Epoch: epoch, OnlyLeader: req.ReplicaID != -2, Isolation: replica.LogEnd} // -2: a debugging consumer
+	look := replica.Lookup{Epoch: epoch, OnlyLeader: req.ReplicaID != debugging, Isolation: replica.LogEnd}
 	if req.ReplicaID == -1 {
 		look.Isolation = isolation(-1, req.IsolationLevel)
 	}
