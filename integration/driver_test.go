@@ -240,6 +240,11 @@ type drivenMember struct {
 }
 
 func (c *driven) join(ctx context.Context, group, topic string) (member, error) {
+	return c.joinWith(ctx, args{"group": group, "topic": topic})
+}
+
+// joinWith is join with whatever else a program takes.
+func (c *driven) joinWith(ctx context.Context, a args) (*drivenMember, error) {
 	m := &drivenMember{c: c, out: make(chan message), left: make(chan struct{}), done: make(chan struct{}), queued: make(chan struct{}, 1)}
 	c.mu.Lock()
 	m.number = len(c.members) + 1 // members get their numbers in the order in which they join
@@ -247,7 +252,7 @@ func (c *driven) join(ctx context.Context, group, topic string) (member, error) 
 	c.mu.Unlock()
 	go m.run()
 	var number int
-	if err := c.do(ctx, "join", args{"group": group, "topic": topic}, &number); err != nil {
+	if err := c.do(ctx, "join", a, &number); err != nil {
 		close(m.left)
 		return nil, err
 	}

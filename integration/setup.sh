@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what `go test -tags clients ./integration/...` drives: kcat, the Python clients, kafkajs, and the clients
-# and tools of Kafka 4.4.0 and 3.9.1. For a Debian 12 machine that has Go, as root. Run again it only looks whether
+# and tools of Kafka 4.4.0, 3.9.1 and 0.8.2.2. For a Debian 12 machine that has Go, as root. Run again it only looks whether
 # all is there. OTTLA_CLIENTS names the folder that takes it (default: ottla-clients in the user's cache folder).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -65,14 +65,14 @@ node_modules() {
   built node "$here/clients/package.json"
 }
 
-java_release() { # java_release VERSION: its jars, and our programs compiled against them
-  local part=kafka-$1 sources=("$here"/java/*.java)
-  if ! fresh "$part" "$here/java/pom.xml"; then
+java_release() { # java_release VERSION FOLDER: its jars, and the programs in the folder compiled against them
+  local part=kafka-$1 pom=$2/pom.xml sources=("$2"/*.java)
+  if ! fresh "$part" "$pom"; then
     say "Kafka $1"
     rm -rf "${clients:?}/$part" && mkdir -p "$clients/$part"
-    again mvn -q -B -f "$here/java/pom.xml" -Dkafka.version="$1" dependency:copy-dependencies -DoutputDirectory="$clients/$part/libs" >"$clients/mvn.log" 2>&1 ||
+    again mvn -q -B -f "$pom" -Dkafka.version="$1" dependency:copy-dependencies -DoutputDirectory="$clients/$part/libs" >"$clients/mvn.log" 2>&1 ||
       { cat "$clients/mvn.log" >&2; return 1; }
-    built "$part" "$here/java/pom.xml"
+    built "$part" "$pom"
   fi
   if ! fresh "$part/classes" "${sources[@]}"; then
     rm -rf "$clients/$part/classes" && mkdir -p "$clients/$part/classes"
@@ -84,6 +84,7 @@ java_release() { # java_release VERSION: its jars, and our programs compiled aga
 debian
 python
 node_modules
-java_release 4.4.0
-java_release 3.9.1
+java_release 4.4.0 "$here/java"
+java_release 3.9.1 "$here/java"
+java_release 0.8.2.2 "$here/java/old"
 say "all there, in $clients"
