@@ -75,11 +75,13 @@ func (h *storageHouse) elect(topic string, n, epoch int32) {
 
 // try asks again while the answer is one that clients ask again after, for a while.
 func try(do func() int16) (c int16) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for range 200 {
 		switch c = do(); c {
 		case kerr.CoordinatorLoadInProgress.Code, kerr.ConcurrentTransactions.Code, kerr.NotEnoughReplicas.Code,
 			kerr.NotCoordinator.Code, kerr.CoordinatorNotAvailable.Code:
-			time.Sleep(time.Millisecond)
+			<-tick.C
 		default:
 			return c
 		}
@@ -305,8 +307,8 @@ func (m *txnModel) settle() {
 			m.rt.Fatalf("transaction %d: its end was answered with committed %v, is %v", number, told, committed[number])
 		}
 	}
-	for len(m.Groups.Unloaded(-1)) > 0 {
-		time.Sleep(time.Millisecond)
+	for tick := time.Tick(time.Millisecond); len(m.Groups.Unloaded(-1)) > 0; {
+		<-tick
 	}
 	var at int64
 	if c := try(func() (c int16) { at, c = m.storageHouse.offset("g", true); return c }); c != 0 {
