@@ -24,7 +24,7 @@ type slowly struct {
 func (s slowly) Load(ctx context.Context, shard, epoch int32) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for b, err := range s.memory.Load(ctx, shard, epoch) {
-			time.Sleep(s.each)
+			<-time.After(s.each)
 			if !yield(b, err) {
 				return
 			}

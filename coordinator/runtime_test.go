@@ -103,7 +103,13 @@ func (c *counter) Replay(r Logged) { c.kept = append(c.kept, string(r.Value)) }
 func (c *counter) ReplayMarker(producer int64, end bool) {
 	c.kept = append(c.kept, fmt.Sprint(producer, end))
 }
-func (c *counter) Start(Instant) Effects { c.started++; return Effects{} }
+func (c *counter) Start(Instant) (out Effects) {
+	c.started++
+	if slices.Contains(c.kept, "unfinished") {
+		out.Outside = []any{"finish it"}
+	}
+	return out
+}
 func (c *counter) Stop() (all []Answer) {
 	for _, t := range c.parked {
 		all = append(all, Answer{To: t, Err: ErrNotCoordinator})

@@ -312,10 +312,11 @@ func (s *shard[M]) load() bool {
 			now := s.r.now()
 			s.m, s.ready, s.barrier = m, true, false
 			s.nextSweep = now.Mono + s.r.o.SweepEvery()
-			s.absorb(m.Start(now))
 			s.mu.Lock()
 			s.loading, s.failing = false, false
 			s.mu.Unlock()
+			// Only now: what goes outside may report back at once, and must not be told that the shard is loading.
+			s.absorb(m.Start(now))
 			return true
 		}
 		if s.ctx.Err() != nil {

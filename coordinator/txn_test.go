@@ -159,6 +159,23 @@ func TestOutside(t *testing.T) {
 	})
 }
 
+// What a load hands out may report back at once: by then the shard has loaded.
+func TestOutsideOfALoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuntime(newMemory())
+		defer r.Close()
+		var loading []int
+		r.o.Outside = func(context.Context, int32, int32, any) { loading = append(loading, r.Census().Loading) }
+		r.Led(3, 5)
+		synctest.Wait()
+		<-ask3(t, r, put("unfinished"))
+		r.Lost(3)
+		r.Led(3, 6)
+		synctest.Wait()
+		eq(t, "shards that load meanwhile", fmt.Sprint(loading), "[0]")
+	})
+}
+
 func ask3(t *testing.T, r *Runtime[*counter], step Step[*counter]) <-chan result {
 	out := make(chan result, 1)
 	go func() {

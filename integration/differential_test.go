@@ -176,7 +176,6 @@ type caseRun struct {
 	version int16
 	names   names
 	conns   map[string]*wire
-	until   []string // options of a request that was sent ahead
 }
 
 func (r *caseRun) step(st *step) (string, error) {
@@ -193,7 +192,7 @@ func (r *caseRun) step(st *step) (string, error) {
 		return "", err
 	}
 	deadline := time.Now().Add(patience)
-	for {
+	for tick := time.Tick(2 * time.Millisecond); ; <-tick {
 		w.Helper()
 		w.write(r.frame(w, req, version))
 		w.sent = append(w.sent, sentRequest{req, version, w.correlation})
@@ -208,7 +207,6 @@ func (r *caseRun) step(st *step) (string, error) {
 		if time.Now().After(deadline) {
 			return "", fmt.Errorf("%s did not come; the last was %s", st.options[i], text)
 		}
-		time.Sleep(2 * time.Millisecond)
 	}
 }
 

@@ -204,7 +204,6 @@ func TestTransactionsAcrossLevels(t *testing.T) {
 			id       string
 			producer int64
 			end      int16 // version of EndTxn
-			sequence int32
 		}
 		for from := range int16(3) {
 			for to := range int16(3) {

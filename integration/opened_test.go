@@ -100,7 +100,7 @@ func opened(t *testing.T, end func(*Broker), fresh bool) (dir string) {
 	}
 	there, _, _ := Run(t, "registry", "export", "--zookeeper", tree)
 	here, _, _ := Run(t, "registry", "export", "--data-dir", b.Dir())
-	compare(t, "the tree after import", strings.Split(here, "\n"), strings.Split(there, "\n"))
+	compare(t, "the tree after import", withoutLevels(here), withoutLevels(there))
 	stopZK()
 	b.Start()
 	compare(t, "ottla's view", s.look(b.Addr()), after)
@@ -350,4 +350,9 @@ func (s *openedStory) look(addr string) (lines []string) {
 	lines = append(lines, consumed(t, addr, kgo.ReadUncommitted(), s.all, nil, openedTopics...)...)
 	lines = append(lines, consumed(t, addr, kgo.ReadCommitted(), s.committed, nil, openedTopics...)...)
 	return lines
+}
+
+// withoutLevels is an exported tree but for the feature levels: Kafka 3.9 has none, and ottla keeps its own.
+func withoutLevels(tree string) []string {
+	return slices.DeleteFunc(strings.Split(tree, "\n"), func(line string) bool { return strings.Contains(line, `"path":"/feature"`) })
 }

@@ -75,11 +75,13 @@ func (h *storageHouse) elect(topic string, n, epoch int32) {
 
 // try asks again while the answer is one that clients ask again after, for a while.
 func try(do func() int16) (c int16) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for range 200 {
 		switch c = do(); c {
 		case kerr.CoordinatorLoadInProgress.Code, kerr.ConcurrentTransactions.Code, kerr.NotEnoughReplicas.Code,
 			kerr.NotCoordinator.Code, kerr.CoordinatorNotAvailable.Code:
-			time.Sleep(time.Millisecond)
+			<-tick.C
 		default:
 			return c
 		}
@@ -273,8 +275,10 @@ func numberOf(value string) int {
 func (m *txnModel) settle() {
 	m.fault(func(f *faults) { f.refuse, f.lose, f.partial = 0, 0, 0 })
 	for _, p := range m.clients {
-		if !m.init(p) {
-			m.rt.Fatalf("%s can't be used any more", p.id)
+		for end := time.Now().Add(20 * time.Second); !m.init(p); {
+			if time.Now().After(end) {
+				m.rt.Fatalf("%s can't be used any more: %v", p.id, kerr.ErrorForCode(p.init(5)))
+			}
 		}
 		p.settled()
 	}
@@ -305,12 +309,15 @@ func (m *txnModel) settle() {
 			m.rt.Fatalf("transaction %d: its end was answered with committed %v, is %v", number, told, committed[number])
 		}
 	}
-	for len(m.Groups.Unloaded(-1)) > 0 {
-		time.Sleep(time.Millisecond)
+	for tick := time.Tick(time.Millisecond); len(m.Groups.Unloaded(-1)) > 0; {
+		<-tick
 	}
 	var at int64
-	if c := try(func() (c int16) { at, c = m.storageHouse.offset("g", true); return c }); c != 0 {
-		m.rt.Fatalf("offset: %v", kerr.ErrorForCode(c))
+	ask := func() (c int16) { at, c = m.storageHouse.offset("g", true); return c }
+	for end := time.Now().Add(20 * time.Second); try(ask) != 0; {
+		if time.Now().After(end) {
+			m.rt.Fatalf("offset: %v", kerr.ErrorForCode(ask()))
+		}
 	}
 	if number, ok := m.offsets[at]; at >= 0 && (!ok || len(m.wrote[number]) > 0 && !committed[number]) {
 		m.rt.Fatalf("the group is at %d, of transaction %d, which was not committed", at, number)

@@ -227,8 +227,7 @@ func (s *sim) deliver() {
 func (s *sim) tell() {
 	for id, life := range s.registered {
 		b, state := s.b[id], s.state
-		var m simMessage
-		m = simMessage{to: id, life: life}
+		m := simMessage{to: id, life: life}
 		m.do = func() {
 			if s.registered[id] == life && b.life == life {
 				s.lead(b, state)

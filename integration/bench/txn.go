@@ -145,7 +145,7 @@ func (p *producer) transaction() error {
 		}
 	}
 	if err := retried(p.produce); err != nil {
-		return fmt.Errorf("Produce: %w", err)
+		return fmt.Errorf("produce: %w", err)
 	}
 	req := kmsg.NewPtrEndTxnRequest()
 	req.Version, req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = 5, p.name, p.id, p.epoch, true
