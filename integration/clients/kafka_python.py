@@ -8,8 +8,12 @@ from driver import serve
 class Member:
     def __init__(self, bootstrap, group, topic):
         self.consumer = KafkaConsumer(
-            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
+            bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
             heartbeat_interval_ms=200, fetch_max_wait_ms=200, reconnect_backoff_max_ms=500)
+        # An answer to a Metadata request that was sent before the subscription, and comes just after it, makes this
+        # client forget for 300 s to ask for the topic (see suites/FINDINGS.md): none is under way after this.
+        self.consumer.topics()
+        self.consumer.subscribe([topic])
 
     def poll(self):
         return [(r.partition, r.offset, r.key.decode(), r.value.decode(), r.timestamp)
