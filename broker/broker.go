@@ -206,10 +206,9 @@ func New(o Options) (_ *Broker, err error) {
 		return nil, err
 	}
 	if !b.clustered() { // else they are followed
-		err = b.loadFeatures() // before coordinators load and write
-	}
-	if err != nil {
-		return nil, err
+		if err := b.loadFeatures(); err != nil { // before coordinators load and write
+			return nil, err
+		}
 	}
 	if err := b.controller.Start(context.Background()); err != nil {
 		return nil, err

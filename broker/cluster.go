@@ -94,7 +94,7 @@ func (b *Broker) waysOf(c *config.Broker) remote.Options {
 func (b *Broker) followOptions() follow.Options {
 	o := follow.Options{Tree: b.tree, Applier: applier{b}, Logger: b.log, Now: b.opts.Now}
 	if b.clustered() {
-		o.Features = func(levels map[string]int16, epoch int64) { b.setFeatures(levels, epoch) }
+		o.Features = b.setFeatures
 	}
 	return o
 }

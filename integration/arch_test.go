@@ -45,9 +45,9 @@ var mayImport = map[string][]string{
 	"broker/adopt":      {"compat", "log/vfs", "protocol/record", "protocol/schema"},
 	"broker/replica":    {"log", "protocol", "protocol/record", "broker/metadata", "broker/peer"},
 	"broker/controller": {"compat", "broker/metadata", "broker/registry", "broker/peer"},
-	// config sets the Options of these rooms, so it is above them
 	// other brokers, as the rooms that ask them need them
-	"broker/remote": {"protocol", "log", "coordinator", "coordinator/txn", "broker/metadata", "broker/peer", "broker/replica", "broker/controller"},
+	"broker/remote": {"compat", "protocol", "log", "coordinator", "coordinator/txn", "broker/metadata", "broker/peer", "broker/replica", "broker/controller"},
+	// config sets the Options of these rooms, so it is above them
 	"broker/config": {"compat", "log", "coordinator", "coordinator/group", "coordinator/txn", "coordinator/share", "coordinator/streams",
 		"broker/server", "broker/auth", "broker/quota", "broker/replica", "broker/controller"},
 	// follow reads the registry's nodes, whose shapes are in compat

@@ -5,14 +5,11 @@ package integration
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"ottla/compat"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -117,19 +114,12 @@ func startTransactions(t *testing.T, topic string, seeds []string) *transactor {
 // TestMixedCoordinators: groups and transactions go from ottla's coordinators to Kafka's and back while they are
 // used: no commit of an offset is lost, transactions are seen whole or not at all.
 func TestMixedCoordinators(t *testing.T) {
-	z := startZooKeeper(t)
-	more := []string{"offsets.topic.replication.factor=3", "transaction.state.log.replication.factor=3", "replica.lag.time.max.ms=3000"}
-	one := StartWith(t, Options{Settings: onZooKeeper(z, append(more, "broker.id=1")...)})
-	tree := z.tree("/kafka")
-	dir, addr := t.TempDir(), net.JoinHostPort("127.0.0.1", fmt.Sprint(freePorts(t)))
-	_, stop := kafkaMember(t, z, 2, dir, addr)
-	three := StartWith(t, Options{Settings: onZooKeeper(z, append(more, "broker.id=3")...)})
-	within(t, time.Minute, "Kafka is registered", func() bool { return znode(t, tree, compat.PathBroker(2)) != "absent" })
-	seeds := []string{one.Addr(), addr, three.Addr()}
+	m := startMixed(t)
+	tree, seeds := m.tree, m.seeds
 	adm := kadm.NewClient(goClient(t, patient(seeds)...))
 	two := "2"
 	for _, topic := range []string{"read", "tx"} {
-		within(t, 30*time.Second, topic+" is created", func() bool {
+		eventually(t, topic+" is created", 30*time.Second, func() bool {
 			_, err := adm.CreateTopic(t.Context(), 3, 3, map[string]*string{"min.insync.replicas": &two}, topic)
 			return err == nil
 		})
@@ -141,7 +131,7 @@ func TestMixedCoordinators(t *testing.T) {
 	goOn := func(after string) {
 		t.Helper()
 		commits, ends := c.n.Load()+3, x.n.Load()+4
-		within(t, 90*time.Second, "commits and transactions go on after "+after, func() bool { return c.n.Load() >= commits && x.n.Load() >= ends })
+		eventually(t, "commits and transactions go on after "+after, 90*time.Second, func() bool { return c.n.Load() >= commits && x.n.Load() >= ends })
 	}
 	whole := func() {
 		t.Helper()
@@ -151,18 +141,17 @@ func TestMixedCoordinators(t *testing.T) {
 	}
 	goOn("the start")
 	whole()
-	one.Stop()
+	m.one.Stop()
 	goOn("a stop of an ottla")
-	one.Start()
+	m.one.Start()
 	whole()
-	_ = stop()
+	_ = m.stop()
 	goOn("a stop of Kafka")
-	_, stop = kafkaMember(t, z, 2, dir, addr)
-	within(t, time.Minute, "Kafka is back", func() bool { return znode(t, tree, compat.PathBroker(2)) != "absent" })
+	m.kafka()
 	whole()
-	three.Kill()
+	m.three.Kill()
 	goOn("a kill of an ottla")
-	three.Start()
+	m.three.Start()
 	whole()
 	goOn("all")
 
@@ -171,7 +160,7 @@ func TestMixedCoordinators(t *testing.T) {
 	c.stop()
 	<-c.done
 	l.check(seeds...)
-	within(t, 30*time.Second, "the committed offsets are told", func() bool {
+	eventually(t, "the committed offsets are told", 30*time.Second, func() bool {
 		offsets, err := adm.FetchOffsets(t.Context(), "g")
 		if err != nil {
 			return false
@@ -194,7 +183,7 @@ func TestMixedCoordinators(t *testing.T) {
 		}
 	}
 	got := 0
-	within(t, 40*time.Second, "all that was committed is read", func() bool {
+	eventually(t, "all that was committed is read", 40*time.Second, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		r.PollFetches(ctx).EachRecord(func(rec *kgo.Record) {
@@ -216,5 +205,5 @@ func TestMixedCoordinators(t *testing.T) {
 		}
 	}
 	t.Logf("%d commits, %d transactions, the end of %d is not known", c.n.Load(), len(x.end), unknown)
-	checkKafkaMember(t, stop())
+	checkKafkaMember(t, m.stop())
 }

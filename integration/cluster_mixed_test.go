@@ -32,10 +32,42 @@ func kafkaMember(t *testing.T, z *zooKeeper, id int32, dir, addr string) (out *o
 	return jvm(t, "384M", "kafka.Kafka", file)
 }
 
+// mixed is a cluster of Kafka 3.9.1, which is broker 2, and two of ottla.
+type mixed struct {
+	tree       registry.Tree
+	one, three *Broker
+	seeds      []string
+	kafka      func()        // starts Kafka's, and waits until it is registered
+	stop       func() string // stops it, and gives what it said
+}
+
+func startMixed(t *testing.T) *mixed {
+	t.Helper()
+	z := startZooKeeper(t)
+	more := []string{"offsets.topic.replication.factor=3", "transaction.state.log.replication.factor=3", "replica.lag.time.max.ms=3000"}
+	m := &mixed{one: StartWith(t, Options{Settings: onZooKeeper(z, append(more, "broker.id=1")...)}), tree: z.tree("/kafka")}
+	dir, addr := t.TempDir(), net.JoinHostPort("127.0.0.1", fmt.Sprint(freePorts(t)))
+	start := func() { _, m.stop = kafkaMember(t, z, 2, dir, addr) }
+	registered := func() {
+		t.Helper()
+		eventually(t, "Kafka is registered", time.Minute, func() bool { return znode(t, m.tree, compat.PathBroker(2)) != "absent" })
+	}
+	m.kafka = func() {
+		t.Helper()
+		start()
+		registered()
+	}
+	start()
+	m.three = StartWith(t, Options{Settings: onZooKeeper(z, append(more, "broker.id=3")...)})
+	registered()
+	m.seeds = []string{m.one.Addr(), addr, m.three.Addr()}
+	return m
+}
+
 // elect has the controller's node deleted until a broker that is wanted holds it.
 func elect(t *testing.T, tree registry.Tree, want ...int32) {
 	t.Helper()
-	within(t, 60*time.Second, fmt.Sprintf("one of %v is the controller", want), func() bool {
+	eventually(t, fmt.Sprintf("one of %v is the controller", want), 60*time.Second, func() bool {
 		id := controllerOf(t, tree)
 		if id >= 0 && !slices.Contains(want, id) {
 			if err := tree.Delete(compat.PathController, registry.AnyVersion); err != nil && !errors.Is(err, registry.ErrNoNode) {
@@ -49,24 +81,13 @@ func elect(t *testing.T, tree registry.Tree, want ...int32) {
 // TestMixedCluster: a broker of Kafka 3.9.1 and two of ottla in one cluster are each other's leaders and
 // followers, and each the others' controller, and lose nothing when they come and go.
 func TestMixedCluster(t *testing.T) {
-	z := startZooKeeper(t)
-	more := []string{"offsets.topic.replication.factor=3", "transaction.state.log.replication.factor=3", "replica.lag.time.max.ms=3000"}
-	one := StartWith(t, Options{Settings: onZooKeeper(z, append(more, "broker.id=1")...)})
-	tree := z.tree("/kafka")
-	dir, addr := t.TempDir(), net.JoinHostPort("127.0.0.1", fmt.Sprint(freePorts(t)))
-	_, stop := kafkaMember(t, z, 2, dir, addr)
-	three := StartWith(t, Options{Settings: onZooKeeper(z, append(more, "broker.id=3")...)})
-	registered := func(id int32) {
-		t.Helper()
-		within(t, time.Minute, fmt.Sprintf("broker %d is registered", id), func() bool { return znode(t, tree, compat.PathBroker(id)) != "absent" })
-	}
-	registered(2)
-	seeds := []string{one.Addr(), addr, three.Addr()}
+	c := startMixed(t)
+	tree, seeds := c.tree, c.seeds
 	adm := kadm.NewClient(goClient(t, kgo.SeedBrokers(seeds...)))
 	two := "2"
 	create := func(topic string) {
 		t.Helper()
-		within(t, 30*time.Second, topic+" is created", func() bool {
+		eventually(t, topic+" is created", 30*time.Second, func() bool {
 			_, err := adm.CreateTopic(t.Context(), 6, 3, map[string]*string{"min.insync.replicas": &two}, topic)
 			return err == nil
 		})
@@ -82,15 +103,15 @@ func TestMixedCluster(t *testing.T) {
 	create("by-kafka")
 	k := startLoad(t, "by-kafka", seeds...)
 	k.goesOn(300)
-	one.Kill() // Kafka sees its session end, and elects
+	c.one.Kill() // Kafka sees its session end, and elects
 	l.goesOn(300)
 	k.goesOn(300)
-	one.Start()
+	c.one.Start()
 	allInSync(t, tree, "by-ottla", 6, 3)
 	allInSync(t, tree, "by-kafka", 6, 3)
-	three.Stop() // Kafka's controller relieves it
+	c.three.Stop() // Kafka's controller relieves it
 	l.goesOn(100)
-	three.Start()
+	c.three.Start()
 	allInSync(t, tree, "by-ottla", 6, 3)
 
 	// Partitions are moved from ottla to Kafka by Kafka's controller, and back by ottla's.
@@ -99,11 +120,11 @@ func TestMixedCluster(t *testing.T) {
 		req := kadm.AlterPartitionAssignmentsReq{}
 		req.Assign("moved", 0, []int32{to})
 		req.Assign("moved", 1, []int32{to})
-		within(t, 30*time.Second, "the move is taken", func() bool {
+		eventually(t, "the move is taken", 30*time.Second, func() bool {
 			r, err := adm.AlterPartitionAssignments(t.Context(), req)
 			return err == nil && r.Error() == nil
 		})
-		within(t, 30*time.Second, fmt.Sprintf("it is moved to %d", to), func() bool {
+		eventually(t, fmt.Sprintf("it is moved to %d", to), 30*time.Second, func() bool {
 			for p := range int32(2) {
 				if s := stateOf(t, tree, "moved", p); s.Leader != to || !slices.Equal(s.ISR, []int32{to}) {
 					return false
@@ -113,7 +134,7 @@ func TestMixedCluster(t *testing.T) {
 		})
 	}
 	elect(t, tree, 2)
-	within(t, 30*time.Second, "the topic to move is created", func() bool {
+	eventually(t, "the topic to move is created", 30*time.Second, func() bool {
 		_, err := adm.CreateTopic(t.Context(), 2, 1, nil, "moved")
 		return err == nil
 	})
@@ -131,11 +152,10 @@ func TestMixedCluster(t *testing.T) {
 	m.check(seeds...)
 
 	l.goesOn(300)
-	checkKafkaMember(t, stop()) // ottla's controller relieves it
+	checkKafkaMember(t, c.stop()) // ottla's controller relieves it
 	l.goesOn(300)
 	k.goesOn(300)
-	_, stop = kafkaMember(t, z, 2, dir, addr)
-	registered(2)
+	c.kafka()
 	allInSync(t, tree, "by-ottla", 6, 3)
 	allInSync(t, tree, "by-kafka", 6, 3)
 	l.goesOn(300)
@@ -144,8 +164,8 @@ func TestMixedCluster(t *testing.T) {
 	if _, err := adm.DeleteTopics(t.Context(), "by-kafka"); err != nil {
 		t.Error(err)
 	}
-	within(t, 20*time.Second, "a topic is deleted", func() bool { return znode(t, tree, compat.PathTopic("by-kafka")) == "absent" })
-	checkKafkaMember(t, stop())
+	eventually(t, "a topic is deleted", 20*time.Second, func() bool { return znode(t, tree, compat.PathTopic("by-kafka")) == "absent" })
+	checkKafkaMember(t, c.stop())
 }
 
 // checkKafkaMember looks for what Kafka had against the others. Warnings and errors come with every

@@ -35,21 +35,6 @@ func goClient(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	return c
 }
 
-// within waits until something holds.
-func within(t *testing.T, d time.Duration, what string, ok func() bool) {
-	t.Helper()
-	look, late := time.NewTicker(20*time.Millisecond), time.NewTimer(d)
-	defer look.Stop()
-	defer late.Stop()
-	for !ok() {
-		select {
-		case <-look.C:
-		case <-late.C:
-			t.Fatalf("waited %v in vain until %s", d, what)
-		}
-	}
-}
-
 var times = regexp.MustCompile(`"timestamp":"\d+"`)
 
 // TestZooKeeperTree: the tree of one broker has the nodes of Kafka 3.9.1, with its values.
@@ -109,7 +94,7 @@ func TestZooKeeperTree(t *testing.T) {
 	if _, err := adm.DeleteTopics(t.Context(), "orders"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 10*time.Second, "the topic is gone", func() bool {
+	eventually(t, "the topic is gone", 10*time.Second, func() bool {
 		return znode(t, tree, "/brokers/topics/orders") == "absent" && znode(t, tree, "/config/topics/orders") == "absent" && znode(t, tree, "/admin/delete_topics/orders") == "absent"
 	})
 	b.Stop()
@@ -163,9 +148,9 @@ func TestZooKeeperOneBroker(t *testing.T) {
 	}
 	before, _ := tree.Exists("/brokers/ids/1001", nil)
 	b.cmd.Process.Signal(syscall.SIGSTOP)
-	within(t, 20*time.Second, "the session has ended", func() bool { return znode(t, tree, "/brokers/ids/1001") == "absent" })
+	eventually(t, "the session has ended", 20*time.Second, func() bool { return znode(t, tree, "/brokers/ids/1001") == "absent" })
 	b.cmd.Process.Signal(syscall.SIGCONT)
-	within(t, 20*time.Second, "the broker is registered again", func() bool {
+	eventually(t, "the broker is registered again", 20*time.Second, func() bool {
 		st, err := tree.Exists("/brokers/ids/1001", nil)
 		return err == nil && st.Czxid > before.Czxid
 	})
@@ -173,8 +158,8 @@ func TestZooKeeperOneBroker(t *testing.T) {
 	z.kill()
 	produce("the end of ZooKeeper")
 	z.start()
-	within(t, 30*time.Second, "ZooKeeper is back", func() bool { return znode(t, tree, "/brokers/ids/1001") != "absent" })
-	within(t, 30*time.Second, "topics can be created again", func() bool {
+	eventually(t, "ZooKeeper is back", 30*time.Second, func() bool { return znode(t, tree, "/brokers/ids/1001") != "absent" })
+	eventually(t, "topics can be created again", 30*time.Second, func() bool {
 		_, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, "later")
 		return err == nil
 	})

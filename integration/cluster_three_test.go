@@ -77,7 +77,7 @@ func startLoad(t *testing.T, topic string, seeds ...string) *ackedLoad {
 func (l *ackedLoad) goesOn(more int64) {
 	l.t.Helper()
 	want := l.acked.Load() + more
-	within(l.t, 40*time.Second, fmt.Sprintf("%d more records are acknowledged", more), func() bool { return l.acked.Load() >= want })
+	eventually(l.t, fmt.Sprintf("%d more records are acknowledged", more), 40*time.Second, func() bool { return l.acked.Load() >= want })
 }
 
 // pause is the longest time without an acknowledgement since the last call.
@@ -152,7 +152,7 @@ func stateOf(t *testing.T, tree registry.Tree, topic string, partition int32) co
 // allInSync waits until all partitions of a topic have as many replicas in sync.
 func allInSync(t *testing.T, tree registry.Tree, topic string, partitions int32, n int) {
 	t.Helper()
-	within(t, 40*time.Second, fmt.Sprintf("%s has %d replicas in sync", topic, n), func() bool {
+	eventually(t, fmt.Sprintf("%s has %d replicas in sync", topic, n), 40*time.Second, func() bool {
 		for p := range partitions {
 			if s := stateOf(t, tree, topic, p); len(s.ISR) != n || s.Leader < 0 {
 				return false
@@ -217,7 +217,7 @@ func TestZooKeeperThreeBrokers(t *testing.T) {
 	fault("SIGSTOP of a leader", stateOf(t, tree, "kept", 1).Leader, session+10*time.Second, func(b *Broker) {
 		b.cmd.Process.Signal(syscall.SIGSTOP)
 		id := brokerID(t, tree, b.Addr())
-		within(t, 20*time.Second, "its session has ended", func() bool { return znode(t, tree, compat.PathBroker(id)) == "absent" })
+		eventually(t, "its session has ended", 20*time.Second, func() bool { return znode(t, tree, compat.PathBroker(id)) == "absent" })
 	}, func(b *Broker) { b.cmd.Process.Signal(syscall.SIGCONT) })
 	for id := range int32(3) {
 		fault("controlled shutdown", id+1, 2*time.Second, func(b *Broker) { b.Stop() }, (*Broker).Start)
@@ -233,7 +233,7 @@ func TestZooKeeperThreeBrokers(t *testing.T) {
 	z.kill()
 	l.goesOn(500) // all replicas are in sync, and nothing has to change
 	z.start()
-	within(t, 40*time.Second, "there is a controller", func() bool { return controllerOf(t, tree) > 0 })
+	eventually(t, "there is a controller", 40*time.Second, func() bool { return controllerOf(t, tree) > 0 })
 	allInSync(t, tree, "kept", 6, 3)
 	l.goesOn(500)
 	l.check(seeds...)

@@ -79,15 +79,8 @@ func rollingMigration(t *testing.T, balancer kgo.GroupBalancer) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	producer, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	producer, adm := producerTo(t, b, "rolled")
 	defer producer.Close()
-	adm := kadm.NewClient(producer)
-	if _, err := adm.CreateTopics(ctx, 6, 1, nil, "rolled"); err != nil {
-		t.Fatal(err)
-	}
 	s, o := &seen{n: map[string]int{}, more: make(chan struct{}, 1)}, &owners{t: t, of: map[int32]string{}}
 	made, sent := 0, 0
 	last := map[int32]int64{}

@@ -70,6 +70,21 @@ func (s *seen) upTo(t *testing.T, want int) {
 	}
 }
 
+// producerTo makes a topic of six partitions, and a producer that writes to one after the other.
+func producerTo(t *testing.T, b *Broker, topic string) (*kgo.Client, *kadm.Client) {
+	t.Helper()
+	producer, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	adm := kadm.NewClient(producer)
+	if _, err := adm.CreateTopics(t.Context(), 6, 1, nil, topic); err != nil {
+		producer.Close()
+		t.Fatal(err)
+	}
+	return producer, adm
+}
+
 // TestConsumerGroups: consumers of the new protocol come and go, and the broker is killed under
 // them; all records are read, and kadm sees the group as it is.
 func TestConsumerGroups(t *testing.T) {
@@ -80,15 +95,8 @@ func TestConsumerGroups(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	producer, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	producer, adm := producerTo(t, b, "next")
 	defer producer.Close()
-	adm := kadm.NewClient(producer)
-	if _, err := adm.CreateTopics(ctx, 6, 1, nil, "next"); err != nil {
-		t.Fatal(err)
-	}
 	sent := 0
 	send := func() {
 		t.Helper()

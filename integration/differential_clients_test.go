@@ -24,33 +24,23 @@ func TestDifferentialKafka(t *testing.T) {
 	if addr == "" {
 		addr = kafka44(t, differentialSettings...)
 	}
-	files, err := filepath.Glob("testdata/differential/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			s, err := readScript(file)
-			if err != nil {
+	eachScript(t, func(t *testing.T, file string, s *script) {
+		p := &play{TB: t, addr: addr, area: fmt.Sprint(filepath.Base(file), time.Now().UnixNano()%1e6)}
+		p.prepare()
+		was := s.write()
+		for _, c := range s.cases {
+			for i, answers := range p.run(c) {
+				c.steps[i].kafka = answers
+			}
+		}
+		if os.Getenv("OTTLA_DIFFERENTIAL") == "write" {
+			if err := os.WriteFile(file, []byte(s.write()), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			p := &play{TB: t, addr: addr, area: fmt.Sprint(filepath.Base(file), time.Now().UnixNano()%1e6)}
-			p.prepare()
-			was := s.write()
-			for _, c := range s.cases {
-				for i, answers := range p.run(c) {
-					c.steps[i].kafka = answers
-				}
-			}
-			if os.Getenv("OTTLA_DIFFERENTIAL") == "write" {
-				if err := os.WriteFile(file, []byte(s.write()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if d := cmp.Diff(strings.Split(was, "\n"), strings.Split(s.write(), "\n")); d != "" {
-				t.Errorf("Kafka answers otherwise than %s says:\n%s", file, d)
-			}
-		})
-	}
+		} else if d := cmp.Diff(strings.Split(was, "\n"), strings.Split(s.write(), "\n")); d != "" {
+			t.Errorf("Kafka answers otherwise than %s says:\n%s", file, d)
+		}
+	})
 }
 
 // kafka44 starts one broker of Kafka 4.4.0, which is its own controller, and gives its address. It computes the

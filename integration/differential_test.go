@@ -34,6 +34,25 @@ var differentialTopics = map[string]int32{"t1": 3, "t2": 1}
 // TestDifferential sends the scripts' requests to ottla and compares the answers with those of Kafka 4.4.0 that the
 // files have.
 func TestDifferential(t *testing.T) {
+	eachScript(t, func(t *testing.T, file string, s *script) {
+		e := embed(t, "", nil, differentialSettings...)
+		defer e.stop()
+		p := &play{TB: t, addr: e.addr, area: filepath.Base(file)}
+		p.prepare()
+		if raw, err := os.ReadFile(file); err != nil || s.write() != string(raw) {
+			t.Errorf("the file is not as it would be written (%v)", err)
+		}
+		for _, c := range s.cases {
+			got := p.run(c)
+			for i, st := range c.steps {
+				compareStep(t, c, st, got[i])
+			}
+		}
+	})
+}
+
+// eachScript runs a test with each of the scripts.
+func eachScript(t *testing.T, run func(t *testing.T, file string, s *script)) {
 	files, err := filepath.Glob("testdata/differential/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
@@ -44,19 +63,7 @@ func TestDifferential(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := embed(t, "", nil, differentialSettings...)
-			defer e.stop()
-			p := &play{TB: t, addr: e.addr, area: filepath.Base(file)}
-			p.prepare()
-			if raw, err := os.ReadFile(file); err != nil || s.write() != string(raw) {
-				t.Errorf("the file is not as it would be written (%v)", err)
-			}
-			for _, c := range s.cases {
-				got := p.run(c)
-				for i, st := range c.steps {
-					compareStep(t, c, st, got[i])
-				}
-			}
+			run(t, file, s)
 		})
 	}
 }

@@ -37,7 +37,7 @@ func startOldCluster(t *testing.T, brokers int, settings ...string) *oldCluster 
 		c.brokers = append(c.brokers, StartWith(t, Options{Settings: all}))
 	}
 	c.tree = c.z.tree("/kafka")
-	within(t, 20*time.Second, "all brokers are registered", func() bool {
+	eventually(t, "all brokers are registered", 20*time.Second, func() bool {
 		ids, _, err := c.tree.Children("/brokers/ids", nil)
 		return err == nil && len(ids) == brokers
 	})
@@ -94,7 +94,7 @@ func (c *oldCluster) owned(group, topic string, want map[string]string) {
 			c.t.Logf("owned: %v", got)
 		}
 	}()
-	within(c.t, 40*time.Second, fmt.Sprintf("%s is owned as %v", topic, want), func() bool {
+	eventually(c.t, fmt.Sprintf("%s is owned as %v", topic, want), 40*time.Second, func() bool {
 		names, _, _ := c.tree.Children(path, nil)
 		got = map[string]string{}
 		var numbers []int
@@ -251,7 +251,7 @@ func TestOldConsumers(t *testing.T) {
 			if err := a.leave(); err != nil {
 				t.Fatal(err)
 			}
-			within(t, 20*time.Second, "nobody is registered", func() bool {
+			eventually(t, "nobody is registered", 20*time.Second, func() bool {
 				ids, _, err := c.tree.Children("/consumers/"+group+"/ids", nil)
 				return err == nil && len(ids) == 0
 			})
@@ -286,7 +286,7 @@ func TestOldConsumersThroughFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	within(t, 20*time.Second, "there is another leader", func() bool { return stateOf(t, c.tree, "kept", 0).Leader != leader })
+	eventually(t, "there is another leader", 20*time.Second, func() bool { return stateOf(t, c.tree, "kept", 0).Leader != leader })
 	alive := c.program // the producer asks the first broker, which may be the one that is gone
 	if leader != 1 {
 		alive = func() *driven { return d }

@@ -149,10 +149,10 @@ func TestOldTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.oldTool(w(`^Successfully started reassignment of partitions`), "", "kafka.admin.ReassignPartitionsCommand", "--zookeeper", "{zk}", "--reassignment-json-file", moves, "--execute")
-	within(t, 30*time.Second, "the moves have ended", func() bool { return znode(t, c.tree, "/admin/reassign_partitions") == "absent" })
+	eventually(t, "the moves have ended", 30*time.Second, func() bool { return znode(t, c.tree, "/admin/reassign_partitions") == "absent" })
 	c.oldTool(w(`^Reassignment of partition \[t,3\] completed successfully$`), "", "kafka.admin.ReassignPartitionsCommand", "--zookeeper", "{zk}", "--reassignment-json-file", moves, "--verify")
 	c.oldTool(w(`^Successfully started preferred replica election`), "", "kafka.admin.PreferredReplicaLeaderElectionCommand", "--zookeeper", "{zk}")
-	within(t, 30*time.Second, "broker 1 leads", func() bool {
+	eventually(t, "broker 1 leads", 30*time.Second, func() bool {
 		for p := range int32(4) {
 			if stateOf(t, c.tree, "t", p).Leader != 1 {
 				return false
@@ -162,7 +162,7 @@ func TestOldTools(t *testing.T) {
 	})
 
 	topics(w(`Topic t is marked for deletion`), "--delete", "--topic", "t")
-	within(t, 30*time.Second, "the topic is gone", func() bool { return znode(t, c.tree, "/brokers/topics/t") == "absent" })
+	eventually(t, "the topic is gone", 30*time.Second, func() bool { return znode(t, c.tree, "/brokers/topics/t") == "absent" })
 	for _, b := range c.brokers {
 		if log := b.Log(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "panic") {
 			t.Errorf("a broker had trouble:\n%s", log)

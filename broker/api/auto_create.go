@@ -8,6 +8,7 @@ import (
 
 	"ottla/broker/auth"
 	"ottla/broker/controller"
+	"ottla/broker/metadata"
 	"ottla/coordinator/group"
 	"ottla/coordinator/txn"
 )
@@ -38,7 +39,7 @@ func (s *API) ensureTopic(ctx context.Context, name string) error {
 func (s *API) MakeTopic(ctx context.Context, nt controller.NewTopic) error {
 	nt.Replication = int16(min(int(nt.Replication), max(1, len(s.Meta.Load().Brokers))))
 	err := s.Control.CreateTopics(ctx, []controller.NewTopic{nt}, false)[0].Err
-	if elsewhere := s.Maker != nil && errors.Is(err, controller.ErrNotController); elsewhere {
+	if s.Maker != nil && errors.Is(err, controller.ErrNotController) { // it is elsewhere
 		if err = s.Maker.CreateTopic(ctx, nt); err == nil || errors.Is(err, controller.ErrTopicExists) {
 			return s.untilKnown(ctx, nt.Name)
 		}
@@ -59,17 +60,8 @@ const patience = 5 * time.Second
 
 // untilKnown waits until a topic is in the picture that this broker has of the cluster.
 func (s *API) untilKnown(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		pic, changed := s.Meta.Next()
-		if pic.Topics[name] != nil {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("topic %s was made, and this broker has not heard of it: %w", name, controller.ErrTimedOut)
-		}
+	if !s.awaitPicture(ctx, patience, func(pic *metadata.Picture) bool { return pic.Topics[name] != nil }) {
+		return fmt.Errorf("topic %s was made, and this broker has not heard of it: %w", name, controller.ErrTimedOut)
 	}
+	return nil
 }

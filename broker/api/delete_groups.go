@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"slices"
 
 	"ottla/broker/auth"
 
@@ -18,10 +17,12 @@ func (s *API) deleteGroups(ctx context.Context, p *Peer, req *kmsg.DeleteGroupsR
 	resp.Groups = make([]kmsg.DeleteGroupsResponseGroup, 0, len(req.Groups))
 	var ids []string
 	var at []int
+	seen := make(map[string]bool, len(req.Groups))
 	for _, id := range req.Groups {
-		if slices.ContainsFunc(resp.Groups, func(g kmsg.DeleteGroupsResponseGroup) bool { return g.Group == id }) {
+		if seen[id] {
 			continue // answered once
 		}
+		seen[id] = true
 		g := kmsg.NewDeleteGroupsResponseGroup()
 		g.Group = id
 		if s.allowed(p, auth.Delete, auth.Group, id) {

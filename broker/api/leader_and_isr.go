@@ -14,10 +14,7 @@ import (
 // Versions: 1 isNew; 2 broker epochs, partitions by topic; 3 adding and removing replicas; 5 topic
 // ids, also in the answer; 6 leader_recovery_state; 7 isKRaftController, which is not looked at.
 func (s *API) leaderAndIsr(ctx context.Context, p *Peer, req *kmsg.LeaderAndISRRequest) (*kmsg.LeaderAndISRResponse, error) {
-	r := &controller.LeaderAndIsr{Fence: controller.Fence{ControllerID: req.ControllerID, ControllerEpoch: req.ControllerEpoch, BrokerEpoch: -1}}
-	if req.Version >= 2 {
-		r.BrokerEpoch = req.BrokerEpoch
-	}
+	r := &controller.LeaderAndIsr{Fence: fence(req.ControllerID, req.ControllerEpoch, req.BrokerEpoch, req.Version >= 2)}
 	add := func(topic string, id [16]byte, in *kmsg.LeaderAndISRRequestTopicPartition) {
 		r.Partitions = append(r.Partitions, controller.PartitionState{
 			Topic: topic, ID: id, Partition: in.Partition, ControllerEpoch: in.ControllerEpoch,
@@ -44,10 +41,7 @@ func (s *API) leaderAndIsr(ctx context.Context, p *Peer, req *kmsg.LeaderAndISRR
 		resp.ErrorCode = code(ctx, err)
 		return resp, nil
 	}
-	codes := map[controller.TopicPartition]int16{}
-	for _, f := range failed {
-		codes[controller.TopicPartition{Topic: f.Topic, Partition: f.Partition}] = code(ctx, f.Err)
-	}
+	codes := codesOf(ctx, failed)
 	for i := range r.Partitions {
 		in := &r.Partitions[i]
 		out := kmsg.NewLeaderAndISRResponseTopicPartition()
@@ -65,4 +59,21 @@ func (s *API) leaderAndIsr(ctx context.Context, p *Peer, req *kmsg.LeaderAndISRR
 		t.Partitions = append(t.Partitions, out)
 	}
 	return resp, nil
+}
+
+// fence is what a request of a controller is judged by. knows says that its version has the broker's epoch.
+func fence(id, controllerEpoch int32, brokerEpoch int64, knows bool) controller.Fence {
+	if !knows {
+		brokerEpoch = -1
+	}
+	return controller.Fence{ControllerID: id, ControllerEpoch: controllerEpoch, BrokerEpoch: brokerEpoch}
+}
+
+// codesOf are the codes of those partitions that failed.
+func codesOf(ctx context.Context, failed []controller.PartitionError) map[controller.TopicPartition]int16 {
+	codes := map[controller.TopicPartition]int16{}
+	for _, f := range failed {
+		codes[controller.TopicPartition{Topic: f.Topic, Partition: f.Partition}] = code(ctx, f.Err)
+	}
+	return codes
 }

@@ -13,10 +13,7 @@ import (
 // Versions: 1 broker epochs, partitions by topic; 3 leader epochs, deletion by partition; 4
 // isKRaftController, which is not looked at.
 func (s *API) stopReplica(ctx context.Context, p *Peer, req *kmsg.StopReplicaRequest) (*kmsg.StopReplicaResponse, error) {
-	r := &controller.StopReplica{Fence: controller.Fence{ControllerID: req.ControllerID, ControllerEpoch: req.ControllerEpoch, BrokerEpoch: -1}}
-	if req.Version >= 1 {
-		r.BrokerEpoch = req.BrokerEpoch
-	}
+	r := &controller.StopReplica{Fence: fence(req.ControllerID, req.ControllerEpoch, req.BrokerEpoch, req.Version >= 1)}
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		switch {
@@ -38,10 +35,7 @@ func (s *API) stopReplica(ctx context.Context, p *Peer, req *kmsg.StopReplicaReq
 		resp.ErrorCode = code(ctx, err)
 		return resp, nil
 	}
-	codes := map[controller.TopicPartition]int16{}
-	for _, f := range failed {
-		codes[controller.TopicPartition{Topic: f.Topic, Partition: f.Partition}] = code(ctx, f.Err)
-	}
+	codes := codesOf(ctx, failed)
 	for _, in := range r.Partitions {
 		out := kmsg.NewStopReplicaResponsePartition()
 		out.Topic, out.Partition, out.ErrorCode = in.Topic, in.Partition, codes[controller.TopicPartition{Topic: in.Topic, Partition: in.Partition}]

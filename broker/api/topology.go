@@ -21,19 +21,28 @@ func (s *API) pictured(ctx context.Context) error {
 	if s.Own == nil || len(s.Meta.Load().Brokers) > 0 {
 		return nil
 	}
-	late := time.NewTimer(firstPicture)
+	if s.awaitPicture(ctx, firstPicture, func(pic *metadata.Picture) bool { return len(pic.Brokers) > 0 }) {
+		return nil
+	}
+	return ctx.Err()
+}
+
+// awaitPicture waits for a picture of the cluster that is as wanted, and says whether there is one; false when
+// the time is up, or ctx ends.
+func (s *API) awaitPicture(ctx context.Context, most time.Duration, wanted func(*metadata.Picture) bool) bool {
+	late := time.NewTimer(most)
 	defer late.Stop()
 	for {
 		pic, changed := s.Meta.Next()
-		if len(pic.Brokers) > 0 {
-			return nil
+		if wanted(pic) {
+			return true
 		}
 		select {
 		case <-changed:
 		case <-late.C:
-			return nil
+			return false
 		case <-ctx.Done():
-			return ctx.Err()
+			return false
 		}
 	}
 }

@@ -5,22 +5,17 @@ import (
 
 	"ottla/broker/controller"
 	"ottla/broker/metadata"
+	"ottla/compat"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
-
-// securityProtocols are the names of security protocols, by their numbers.
-var securityProtocols = [...]string{"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
 // updateMetadata takes over the picture of the cluster that clients are told.
 //
 // Versions: 1 several endpoints a broker; 2 racks; 3 listener names; 4 offline replicas; 5 broker
 // epochs, partitions by topic; 7 topic ids; 8 isKRaftController, which is not looked at.
 func (s *API) updateMetadata(ctx context.Context, p *Peer, req *kmsg.UpdateMetadataRequest) (*kmsg.UpdateMetadataResponse, error) {
-	r := &controller.UpdateMetadata{Fence: controller.Fence{ControllerID: req.ControllerID, ControllerEpoch: req.ControllerEpoch, BrokerEpoch: -1}}
-	if req.Version >= 5 {
-		r.BrokerEpoch = req.BrokerEpoch
-	}
+	r := &controller.UpdateMetadata{Fence: fence(req.ControllerID, req.ControllerEpoch, req.BrokerEpoch, req.Version >= 5)}
 	add := func(topic string, id [16]byte, in *kmsg.UpdateMetadataRequestTopicPartition) {
 		r.Partitions = append(r.Partitions, controller.PartitionState{
 			Topic: topic, ID: id, Partition: in.Partition, ControllerEpoch: in.ControllerEpoch,
@@ -48,8 +43,8 @@ func (s *API) updateMetadata(ctx context.Context, p *Peer, req *kmsg.UpdateMetad
 		}
 		for _, e := range in.Endpoints {
 			protocol := ""
-			if n := e.SecurityProtocol; n >= 0 && int(n) < len(securityProtocols) {
-				protocol = securityProtocols[n]
+			if n := e.SecurityProtocol; n >= 0 && int(n) < len(compat.SecurityProtocols) {
+				protocol = compat.SecurityProtocols[n]
 			}
 			if req.Version < 3 {
 				e.ListenerName = protocol

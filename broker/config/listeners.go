@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"ottla/compat"
 )
 
 // Listener is one listener, or one advertised address. An empty host means every address of
@@ -17,9 +19,7 @@ type Listener struct {
 	Port     int
 }
 
-// Protocols that Kafka knows, and the one that can be opened.
-var securityProtocols = []string{"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
-
+// plaintext is the protocol that can be opened.
 const plaintext = "PLAINTEXT"
 
 // parseProtocolMap reads listener.security.protocol.map: NAME:PROTOCOL, separated by commas.
@@ -35,8 +35,8 @@ func parseProtocolMap(value string) (map[string]string, error) {
 			return nil, invalidValue(setting, value, "Expected NAME:PROTOCOL, separated by commas, but found "+item)
 		}
 		name, protocol := strings.ToUpper(trim(item[:i])), strings.ToUpper(trim(item[i+1:]))
-		if !slices.Contains(securityProtocols, protocol) {
-			return nil, invalidValue(setting, value, "Invalid security protocol "+protocol+"; allowed are "+strings.Join(securityProtocols, ", "))
+		if !slices.Contains(compat.SecurityProtocols[:], protocol) {
+			return nil, invalidValue(setting, value, "Invalid security protocol "+protocol+"; allowed are "+strings.Join(compat.SecurityProtocols[:], ", "))
 		}
 		m[name] = protocol
 	}

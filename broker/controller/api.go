@@ -273,7 +273,7 @@ func (c *Controller) Reassignments(ctx context.Context, partitions map[string][]
 	moving := map[string]map[int32]Reassignment{}
 	err := c.active(ctx, func() error {
 		c.state.all(func(k at, p *partition) {
-			if len(p.adding)+len(p.removing) == 0 || partitions != nil && !slices.Contains(partitions[k.topic], k.n) {
+			if !p.moving() || partitions != nil && !slices.Contains(partitions[k.topic], k.n) {
 				return
 			}
 			if moving[k.topic] == nil {

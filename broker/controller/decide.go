@@ -144,6 +144,11 @@ func keep(ids []int32, f func(int32) bool) []int32 {
 	return ids
 }
 
+// without is a list without those of another; the same one if it has none of them.
+func without(ids, gone []int32) []int32 {
+	return keep(ids, func(id int32) bool { return !slices.Contains(gone, id) })
+}
+
 // settleInto settles one partition and tells its replicas of a change.
 func (s *step) settleInto(c *cluster, r rules, k at, p *partition) {
 	next, changed, unclean := c.settle(k, p, r.unclean(k.topic))

@@ -36,7 +36,7 @@ func (c *Controller) changes(ctx context.Context, events []registry.Event) error
 			topics = true
 		case e.Path == compat.PathDeleteTopics:
 			deletions = true
-		case len(e.Path) >= len(compat.PathBrokerIDs) && e.Path[:len(compat.PathBrokerIDs)] == compat.PathBrokerIDs:
+		case strings.HasPrefix(e.Path, compat.PathBrokerIDs):
 			members = true
 		case len(e.Path) > len(compat.PathTopics) && e.Kind != registry.NodeDeleted:
 			changed = append(changed, e.Path[len(compat.PathTopics)+1:])

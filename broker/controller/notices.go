@@ -82,23 +82,36 @@ func (c *Controller) logDirsFailed() error {
 	return c.multi(c.tree, ops)
 }
 
+// wish reads a node in which others name partitions, and watches it; nil where there is none. What cannot
+// be read names none.
+func (c *Controller) wish(path string) (*compat.PartitionsNode, error) {
+	for {
+		if _, err := c.tree.Exists(path, c.watcher); errors.Is(err, registry.ErrNoNode) {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+		data, _, err := c.tree.Get(path, nil)
+		if errors.Is(err, registry.ErrNoNode) {
+			continue // gone in between; the watch has fired
+		} else if err != nil {
+			return nil, err
+		}
+		n, err := compat.DecodePartitions(data)
+		if err != nil {
+			c.log.Warn("what others have asked for is ignored", "path", path, "err", err)
+			n = compat.PartitionsNode{}
+		}
+		return &n, nil
+	}
+}
+
 // electionAsked elects the preferred leaders that /admin/preferred_replica_election names, and deletes
 // it (KafkaController.processReplicaLeaderElection of a ZooKeeper trigger).
 func (c *Controller) electionAsked() error {
-	if _, err := c.tree.Exists(compat.PathPreferredElection, c.watcher); errors.Is(err, registry.ErrNoNode) {
-		return nil
-	} else if err != nil {
+	n, err := c.wish(compat.PathPreferredElection)
+	if err != nil || n == nil {
 		return err
-	}
-	data, _, err := c.tree.Get(compat.PathPreferredElection, nil)
-	if errors.Is(err, registry.ErrNoNode) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	n, err := compat.DecodePartitions(data)
-	if err != nil {
-		c.log.Warn("election ignored", "path", compat.PathPreferredElection, "err", err)
 	}
 	asked := map[at]struct{}{}
 	for _, p := range n.Partitions {
@@ -139,7 +152,7 @@ func (c *cluster) imbalance(percent int) (keys []at) {
 		if n := by[first]; n == nil || p.leader == first || n.others*100 <= n.all*percent {
 			return
 		}
-		if p.version >= 0 && len(p.adding)+len(p.removing) == 0 && c.online(first, k) && slices.Contains(p.isr, first) {
+		if p.version >= 0 && !p.moving() && c.online(first, k) && slices.Contains(p.isr, first) {
 			keys = append(keys, k)
 		}
 	})

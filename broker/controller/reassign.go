@@ -16,12 +16,12 @@ import (
 
 // originals are the replicas that a partition has but for a reassignment.
 func (p *partition) originals() []int32 {
-	return keep(p.replicas, func(id int32) bool { return !slices.Contains(p.adding, id) })
+	return without(p.replicas, p.adding)
 }
 
 // target are those that it shall have.
 func (p *partition) target() []int32 {
-	return keep(p.replicas, func(id int32) bool { return !slices.Contains(p.removing, id) })
+	return without(p.replicas, p.removing)
 }
 
 func (p *partition) moving() bool { return len(p.adding)+len(p.removing) > 0 }
@@ -45,13 +45,8 @@ func (c *cluster) reassign(k at, target []int32) (*step, error) {
 	origin := old.originals()
 	next := *old
 	next.replicas = slices.Clone(target)
-	for _, id := range origin {
-		if !slices.Contains(next.replicas, id) {
-			next.replicas = append(next.replicas, id)
-		}
-	}
-	next.adding = slices.DeleteFunc(slices.Clone(next.replicas), func(id int32) bool { return slices.Contains(origin, id) })
-	next.removing = slices.DeleteFunc(slices.Clone(next.replicas), func(id int32) bool { return slices.Contains(target, id) })
+	next.replicas = append(next.replicas, without(origin, target)...)
+	next.adding, next.removing = without(next.replicas, origin), without(next.replicas, target)
 	for _, id := range next.adding {
 		if id < 0 {
 			return nil, refuse(ErrInvalidReplicaAssignment, "Invalid broker id in replica list: %s", joinIDs(target))
@@ -61,9 +56,9 @@ func (c *cluster) reassign(k at, target []int32) (*step, error) {
 		}
 	}
 	s := &step{}
-	unneeded := slices.DeleteFunc(slices.Clone(old.replicas), func(id int32) bool { return slices.Contains(next.replicas, id) })
+	unneeded := without(old.replicas, next.replicas)
 	if next.version >= 0 {
-		if isr := keep(next.isr, func(id int32) bool { return !slices.Contains(unneeded, id) }); len(isr) > 0 {
+		if isr := without(next.isr, unneeded); len(isr) > 0 {
 			next.isr = isr
 		} else {
 			return nil, refuse(ErrInvalidReplicaAssignment, "None of the replicas %s is in sync.", joinIDs(next.replicas))
@@ -93,7 +88,7 @@ func (c *cluster) finishMove(k at) *step {
 		return nil
 	}
 	target := p.target()
-	if slices.ContainsFunc(target, func(id int32) bool { return !slices.Contains(p.isr, id) }) {
+	if len(without(target, p.isr)) > 0 {
 		return nil
 	}
 	next := *p
@@ -103,7 +98,7 @@ func (c *cluster) finishMove(k at) *step {
 		return nil
 	}
 	s := &step{}
-	s.move(c, c.topics[k.topic], k, next, p, slices.DeleteFunc(slices.Clone(p.replicas), func(id int32) bool { return slices.Contains(target, id) }))
+	s.move(c, c.topics[k.topic], k, next, p, without(p.replicas, target))
 	return s
 }
 

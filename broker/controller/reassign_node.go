@@ -13,7 +13,7 @@ import (
 
 // movesAsked begins the moves that the node names (KafkaController.processZkPartitionReassignment).
 func (c *Controller) movesAsked() error {
-	n, err := c.readMoves()
+	n, err := c.wish(compat.PathReassign)
 	if err != nil || n == nil {
 		return err
 	}
@@ -52,29 +52,6 @@ func (c *Controller) movesAsked() error {
 		return nil // it says so already
 	}
 	return c.writeMoves(c.tree)
-}
-
-// readMoves reads the node and watches it; nil where there is none. What cannot be read is deleted.
-func (c *Controller) readMoves() (*compat.PartitionsNode, error) {
-	for {
-		if _, err := c.tree.Exists(compat.PathReassign, c.watcher); errors.Is(err, registry.ErrNoNode) {
-			return nil, nil
-		} else if err != nil {
-			return nil, err
-		}
-		data, _, err := c.tree.Get(compat.PathReassign, nil)
-		if errors.Is(err, registry.ErrNoNode) {
-			continue // gone in between; the watch has fired
-		} else if err != nil {
-			return nil, err
-		}
-		n, err := compat.DecodePartitions(data)
-		if err != nil {
-			c.log.Warn("moves ignored", "path", compat.PathReassign, "err", err)
-			n = compat.PartitionsNode{}
-		}
-		return &n, nil
-	}
 }
 
 // writeMoves writes those that are still under way into the node, or deletes it when there is none.

@@ -241,7 +241,7 @@ func (c *cluster) createPartitions(r rules, m MorePartitions, room int, validate
 		return fail(refuse(ErrUnknownTopicOrPartition, "The topic '%s' does not exist.", m.Name))
 	}
 	for n := range old.partitions {
-		if p := &old.partitions[n]; len(p.adding)+len(p.removing) > 0 {
+		if old.partitions[n].moving() {
 			return fail(refuse(ErrReassignmentInProgress, "A partition reassignment is in progress for the topic '%s'.", m.Name))
 		}
 	}

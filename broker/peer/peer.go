@@ -28,6 +28,9 @@ const (
 	// MaxAnswer is the longest answer that is read. Followers ask for less, but get one batch whole.
 	MaxAnswer = 256 << 20
 
+	// AnswerTimeout is how long an answer is waited for where nothing else is said.
+	AnswerTimeout = 30 * time.Second
+
 	dialTimeout = 10 * time.Second // socket.connection.setup.timeout.ms
 	growBy      = 1 << 20          // an answer is given room as it arrives
 	keepBuffer  = 1 << 20          // what a client that waits may hold
@@ -38,7 +41,7 @@ type Options struct {
 	// Address says where the broker is; asked at every connection. Its error is an ErrUnreachable.
 	Address  func() (string, error)
 	ClientID string
-	Timeout  time.Duration // for one answer; 0: 30 s
+	Timeout  time.Duration // for one answer; 0: AnswerTimeout
 	// Dial opens a connection. Nil: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
@@ -61,7 +64,7 @@ type Client struct {
 // New makes a client, which is not connected yet.
 func New(o Options) *Client {
 	if o.Timeout <= 0 {
-		o.Timeout = 30 * time.Second
+		o.Timeout = AnswerTimeout
 	}
 	if o.Dial == nil {
 		d := net.Dialer{Timeout: dialTimeout}

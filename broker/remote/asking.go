@@ -195,5 +195,5 @@ func (r *Controller) timeout() time.Duration {
 	if r.o.Timeout > 0 {
 		return r.o.Timeout
 	}
-	return 30 * time.Second
+	return peer.AnswerTimeout
 }

@@ -2,11 +2,13 @@ package remote
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"ottla/broker/controller"
 	"ottla/broker/metadata"
 	"ottla/broker/peer"
+	"ottla/compat"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -93,9 +95,6 @@ func (r *Controlled) LeaderAndIsr(ctx context.Context, q *controller.LeaderAndIs
 	return failed, nil
 }
 
-// protocols are the numbers of security protocols, in the order of SecurityProtocol.
-var protocols = [...]string{"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
-
 // UpdateMetadata implements controller.Broker.
 func (r *Controlled) UpdateMetadata(ctx context.Context, q *controller.UpdateMetadata) error {
 	req := kmsg.NewPtrUpdateMetadataRequest()
@@ -124,10 +123,8 @@ func (r *Controlled) UpdateMetadata(ctx context.Context, q *controller.UpdateMet
 		for _, e := range b.Endpoints {
 			x := kmsg.NewUpdateMetadataRequestLiveBrokerEndpoint()
 			x.Host, x.Port, x.ListenerName = e.Host, e.Port, e.Listener
-			for n, name := range protocols {
-				if name == e.Protocol {
-					x.SecurityProtocol = int16(n)
-				}
+			if n := slices.Index(compat.SecurityProtocols[:], e.Protocol); n >= 0 {
+				x.SecurityProtocol = int16(n)
 			}
 			l.Endpoints = append(l.Endpoints, x)
 		}

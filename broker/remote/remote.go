@@ -58,7 +58,7 @@ func (b *Book) Of(id int32) (string, error) {
 type Options struct {
 	Self    int32
 	Book    *Book
-	Timeout time.Duration // for an answer; 0: 30 s
+	Timeout time.Duration // for an answer; 0: peer.AnswerTimeout
 	Dial    func(ctx context.Context, address string) (net.Conn, error)
 }
 

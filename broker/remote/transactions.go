@@ -84,6 +84,30 @@ func (m *Members) Close() {
 	}
 }
 
+// numbered are partitions of one topic.
+type numbered struct {
+	topic   string
+	numbers []int32
+}
+
+// byTopic gathers partitions by their topics, in the order in which these come, and says where each
+// partition was.
+func byTopic(partitions []txn.Partition) (topics []numbered, places map[txn.Partition]int) {
+	places = make(map[txn.Partition]int, len(partitions))
+	at := map[string]int{}
+	for i, p := range partitions {
+		places[p] = i
+		t, ok := at[p.Topic]
+		if !ok {
+			t = len(topics)
+			at[p.Topic] = t
+			topics = append(topics, numbered{topic: p.Topic})
+		}
+		topics[t].numbers = append(topics[t].numbers, p.Number)
+	}
+	return topics, places
+}
+
 // WriteMarker writes a marker to partitions that a broker leads: one error, or nil, for each, by those
 // of replica and log.
 func (m *Members) WriteMarker(ctx context.Context, broker int32, mk txn.Marker) []error {
@@ -95,19 +119,11 @@ func (m *Members) WriteMarker(ctx context.Context, broker int32, mk txn.Marker) 
 	in := kmsg.NewWriteTxnMarkersRequestMarker()
 	in.ProducerID, in.ProducerEpoch, in.Committed, in.CoordinatorEpoch = mk.Producer, mk.Epoch, mk.Commit, mk.CoordinatorEpoch
 	in.TransactionVersion = int8(mk.Version)
-	places := map[txn.Partition]int{}
-	topics := map[string]int{}
-	for i, p := range mk.Partitions {
-		at, ok := topics[p.Topic]
-		if !ok {
-			at = len(in.Topics)
-			topics[p.Topic] = at
-			t := kmsg.NewWriteTxnMarkersRequestMarkerTopic()
-			t.Topic = p.Topic
-			in.Topics = append(in.Topics, t)
-		}
-		in.Topics[at].Partitions = append(in.Topics[at].Partitions, p.Number)
-		places[p] = i
+	topics, places := byTopic(mk.Partitions)
+	for _, of := range topics {
+		t := kmsg.NewWriteTxnMarkersRequestMarkerTopic()
+		t.Topic, t.Partitions = of.topic, of.numbers
+		in.Topics = append(in.Topics, t)
 	}
 	req.Markers = append(req.Markers, in)
 	errs := make([]error, len(mk.Partitions))
@@ -145,19 +161,11 @@ func (m *Members) Enroll(ctx context.Context, broker int32, r txn.AddRequest, ad
 	req.Version = versionAddPartitionsToTxn
 	in := kmsg.NewAddPartitionsToTxnRequestTransaction()
 	in.TransactionalID, in.ProducerID, in.ProducerEpoch, in.VerifyOnly = r.ID, r.Producer, r.Epoch, !add
-	places := map[txn.Partition]int{}
-	topics := map[string]int{}
-	for i, p := range r.Partitions {
-		at, ok := topics[p.Topic]
-		if !ok {
-			at = len(in.Topics)
-			topics[p.Topic] = at
-			t := kmsg.NewAddPartitionsToTxnRequestTransactionTopic()
-			t.Topic = p.Topic
-			in.Topics = append(in.Topics, t)
-		}
-		in.Topics[at].Partitions = append(in.Topics[at].Partitions, p.Number)
-		places[p] = i
+	topics, places := byTopic(r.Partitions)
+	for _, of := range topics {
+		t := kmsg.NewAddPartitionsToTxnRequestTransactionTopic()
+		t.Topic, t.Partitions = of.topic, of.numbers
+		in.Topics = append(in.Topics, t)
 	}
 	req.Transactions = append(req.Transactions, in)
 	c, err := m.client(broker)

@@ -68,6 +68,7 @@ type Manager struct {
 	retries retries    // guarded by change
 
 	begun     time.Time
+	living    func(id int32) bool // alive, which all partitions share
 	fetchers  *fetchers
 	proposals proposals
 
@@ -98,6 +99,7 @@ func New(o Options) *Manager {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	m := &Manager{opts: o, parts: map[string][]*Partition{}, retries: newRetries(), begun: o.Now()}
+	m.living = m.alive
 	m.proposals.kick = make(chan struct{}, 1)
 	m.fetchers = newFetchers(m)
 	m.metrics = newMetrics(o.Registerer, m)

@@ -42,7 +42,7 @@ type standing struct {
 
 func newPartition(m *Manager, topic string, n int32) *Partition {
 	p := &Partition{m: m, topic: topic, number: n, stats: m.metrics.topic(topic), rules: newMachine(m.opts.BrokerID, m.opts.LagMax.Milliseconds())}
-	p.rules.alive = m.alive
+	p.rules.alive = m.living
 	p.standing.Store(&unknown)
 	return p
 }

@@ -66,7 +66,7 @@ func readClassic(body []byte) (*classicSide, error) {
 // subscription is what a classic member tells of itself (ConsumerProtocolSubscription).
 type subscription struct {
 	topics []string // ascending
-	rack   *string
+	rack   *string  // nil: none is told
 	owned  []kmsg.ConsumerMemberMetadataOwnedPartition
 }
 
@@ -81,7 +81,11 @@ func readSubscription(b []byte) (subscription, error) {
 	}
 	topics := slices.Clone(v.Topics)
 	slices.Sort(topics)
-	return subscription{topics: slices.Compact(topics), rack: v.Rack, owned: v.OwnedPartitions}, nil
+	s := subscription{topics: slices.Compact(topics), owned: v.OwnedPartitions}
+	if v.Rack != nil && *v.Rack != "" {
+		s.rack = v.Rack
+	}
+	return s, nil
 }
 
 // partitions are those that the member says to have, of topics that are there. Never nil: a classic

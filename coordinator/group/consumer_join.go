@@ -144,7 +144,7 @@ func (m *consumerMember) joined(r *JoinRequest, told subscription) *consumerMemb
 	if r.InstanceID != nil {
 		u.instance = r.InstanceID
 	}
-	if told.rack != nil && *told.rack != "" {
+	if told.rack != nil {
 		u.rack = told.rack
 	}
 	none := ""

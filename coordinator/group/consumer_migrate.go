@@ -35,12 +35,9 @@ func upgraded(g *group, o *Options, cluster Topics) (*consumerGroup, []coordinat
 		if err != nil {
 			return nil, nil, ErrGroupNotFound
 		}
-		mb := &consumerMember{id: old.id, instance: old.instance, client: old.client, topics: told.topics, rebalance: millis(old.rebalance),
+		mb := &consumerMember{id: old.id, instance: old.instance, client: old.client, rack: told.rack, topics: told.topics, rebalance: millis(old.rebalance),
 			classic: &classicSide{old.session, old.protocols}, epoch: g.generation, previous: g.generation, assigned: has,
 			since: map[topicPartition]int32{}}
-		if told.rack != nil && *told.rack != "" {
-			mb.rack = told.rack
-		}
 		owned = append(owned, told)
 		c.put(mb)
 	}
